@@ -1,0 +1,1 @@
+//! The HTTP face of the gateway: ingest, operator routes, health, metrics.

@@ -1,0 +1,1 @@
+//! The one-process broker: an append-only log on local disk with group commit.

@@ -1,0 +1,2 @@
+//! The real ClickHouse engine (libchdb) behind ClickHouse's own HTTP protocol, as a program of its own.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Words and decisions of WaveHouse: ids, blocks, placement, faults. No I/O, no clock.

@@ -1,0 +1,2 @@
+//! The wavehouse program: configuration, wiring, supervisor, operator commands.
+fn main() {}

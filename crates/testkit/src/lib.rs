@@ -1,0 +1,1 @@
+//! For tests only: real servers, free ports, waiting for facts, house rules.

@@ -1,0 +1,1 @@
+//! From the queue into ClickHouse: batches, cuts, retries, refusals, fair turns.
