@@ -1,0 +1,3 @@
+//! The conformance suite, proved on the broker in memory.
+
+mod memory;
