@@ -1,0 +1,182 @@
+//! One row: its keys against the table's columns, its values against their types.
+
+use crate::check::RowError;
+use crate::scan::{Cursor, Syntax, decode};
+use crate::schema::TableSchema;
+use crate::value::{Judge, quote};
+
+/// The server's exception code for fields that are unknown or come twice (INCORRECT_DATA).
+const INCORRECT_DATA: u32 = 117;
+
+/// What became of a record that is JSON.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// It can be stored.
+    Row {
+        /// Whether the receipt time is to be added.
+        add_receipt_time: bool,
+        /// Whether it has no field at all.
+        is_empty: bool,
+    },
+    /// It cannot.
+    Refused(RowError),
+}
+
+/// Reads records of one table. Rows mostly repeat the keys of the row before them in the same order, so the
+/// reader expects just that and only looks a name up where it errs.
+#[derive(Debug)]
+pub(crate) struct RecordReader<'t> {
+    table: &'t TableSchema,
+    judge: Judge<'t>,
+    adds_receipt_time: bool,
+    expected: Vec<usize>,
+    seen: Vec<u64>,
+    error: Option<RowError>,
+}
+
+impl<'t> RecordReader<'t> {
+    pub(crate) fn new(table: &'t TableSchema, adds_receipt_time: bool) -> Self {
+        Self {
+            table,
+            judge: Judge::new(table.server()),
+            adds_receipt_time,
+            expected: table.wire().to_vec(),
+            seen: vec![0; table.required().len()],
+            error: None,
+        }
+    }
+
+    /// Reads the object at the cursor, to its end unless the grammar breaks.
+    pub(crate) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<Verdict, Syntax> {
+        self.seen.fill(0);
+        self.error = None;
+        cursor.begin_record();
+        cursor.enter()?;
+        let is_empty = cursor.is_empty(b'}');
+        if !is_empty {
+            let mut slot = 0;
+            loop {
+                self.field(cursor, slot)?;
+                slot += 1;
+                if !cursor.goes_on(b'}')? {
+                    break;
+                }
+            }
+        }
+        Ok(self.verdict(cursor, is_empty))
+    }
+
+    fn verdict(&mut self, cursor: &Cursor<'_>, is_empty: bool) -> Verdict {
+        let mut add_receipt_time = false;
+        if let (true, Some(receipt)) = (self.adds_receipt_time, self.table.receipt()) {
+            add_receipt_time = !self.see(receipt);
+        }
+        if self.error.is_none() {
+            if cursor.too_deep {
+                self.refuse(RowError::new("nested too deeply"));
+            } else if cursor.lone_surrogate {
+                self.refuse(RowError::new("a string holds half of a surrogate pair"));
+            } else {
+                self.require_all();
+            }
+        }
+        match self.error.take() {
+            Some(error) => Verdict::Refused(error),
+            None => Verdict::Row { add_receipt_time, is_empty },
+        }
+    }
+
+    #[inline]
+    fn field(&mut self, cursor: &mut Cursor<'_>, slot: usize) -> Result<(), Syntax> {
+        let Some(index) = self.expected_column(cursor, slot)? else { return cursor.skip() };
+        if self.see(index) {
+            let name = self.table.columns[index].name.as_bytes();
+            self.refuse_field("Duplicate", name);
+            return cursor.skip();
+        }
+        let column = &self.table.columns[index];
+        if cursor.peek() == b'n' {
+            cursor.literal(b"null")?;
+            if !self.table.keys()[index].takes_null {
+                self.refuse(RowError::new(format!("null value for non-nullable column \"{}\"", column.name)));
+            }
+            return Ok(());
+        }
+        self.judge.value(cursor, &column.ty)?;
+        if let Some(flaw) = self.judge.take_flaw() {
+            let (name, ty) = (&column.name, &column.type_text);
+            let message = format!("type mismatch for column \"{name}\" ({ty}): {} {}", flaw.got, flaw.why);
+            self.refuse(RowError::new(message));
+        }
+        Ok(())
+    }
+
+    /// Reads a key and its colon; the column, or `None` after noting that no row may name it.
+    #[inline]
+    fn expected_column(&mut self, cursor: &mut Cursor<'_>, slot: usize) -> Result<Option<usize>, Syntax> {
+        if let Some(&index) = self.expected.get(slot) {
+            let quoted = &self.table.keys()[index].quoted;
+            let rest = cursor.rest();
+            if !quoted.is_empty() && rest.len() > quoted.len() {
+                let (key, _) = rest[1..].split_at(quoted.len());
+                if rest[0] == b'"' && key == &**quoted {
+                    cursor.at += 1 + quoted.len();
+                    cursor.colon()?;
+                    return Ok(Some(index));
+                }
+            }
+        }
+        self.column_by_name(cursor, slot)
+    }
+
+    fn column_by_name(&mut self, cursor: &mut Cursor<'_>, slot: usize) -> Result<Option<usize>, Syntax> {
+        let key = cursor.key()?;
+        let decoded = if key.escaped { Some(decode(key.raw)) } else { None };
+        let name = decoded.as_deref().unwrap_or(key.raw);
+        let index = self.table.index_of(name).filter(|&index| self.table.keys()[index].insertable);
+        match index {
+            Some(index) if slot < self.expected.len() => self.expected[slot] = index,
+            Some(index) if slot == self.expected.len() && slot < self.seen.len() * 64 => {
+                self.expected.push(index);
+            }
+            Some(_) => {}
+            None => self.refuse_field("Unknown", name),
+        }
+        Ok(index)
+    }
+
+    /// Marks a column as named; true if it was already.
+    #[inline]
+    fn see(&mut self, index: usize) -> bool {
+        let (word, bit) = (index / 64, 1u64 << (index % 64));
+        let before = self.seen[word] & bit != 0;
+        self.seen[word] |= bit;
+        before
+    }
+
+    fn require_all(&mut self) {
+        let missing = self.table.required().iter().zip(&self.seen).map(|(required, seen)| required & !seen);
+        let first = missing.enumerate().find(|(_, missing)| *missing != 0);
+        if let Some((word, missing)) = first {
+            let index = word * 64 + missing.trailing_zeros() as usize;
+            let name = &self.table.columns[index].name;
+            self.refuse(RowError::new(format!("missing required column \"{name}\"")));
+        }
+    }
+
+    /// In the server's own words, which clients of the JSON formats know.
+    #[cold]
+    fn refuse_field(&mut self, what: &str, name: &[u8]) {
+        let name = quote(name);
+        self.refuse(RowError {
+            message: format!("{what} field found while parsing JSONEachRow format: {name}"),
+            exception_code: Some(INCORRECT_DATA),
+        });
+    }
+
+    /// Keeps the record's first error.
+    #[cold]
+    fn refuse(&mut self, error: RowError) {
+        self.error.get_or_insert(error);
+    }
+}
