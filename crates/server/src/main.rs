@@ -1,2 +1,123 @@
 //! The wavehouse program: configuration, wiring, supervisor, operator commands.
-fn main() {}
+
+mod cli;
+mod config;
+mod gateway;
+mod health;
+mod logs;
+mod supervisor;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command, ConfigCommand};
+use config::{Loaded, Mode, Sources};
+use supervisor::{Cause, Outcome};
+
+/// Something failed.
+const FAILED: u8 = 1;
+/// Wrong usage or configuration.
+const USAGE: u8 = 64;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let wrong = error.use_stderr();
+            // Nothing is left to do when the terminal is gone.
+            let _printed = error.print();
+            return if wrong { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    // The one place where the environment is read.
+    let env: BTreeMap<String, String> = std::env::vars_os()
+        .map(|(name, text)| (name.to_string_lossy().into_owned(), text.to_string_lossy().into_owned()))
+        .collect();
+    run(cli, &env)
+}
+
+fn run(cli: Cli, env: &BTreeMap<String, String>) -> ExitCode {
+    match &cli.command {
+        None => serve(&cli, env, Mode::Serve),
+        Some(Command::Dev) => serve(&cli, env, Mode::Dev),
+        Some(Command::Version) => say(&format!("wavehouse {}\n", env!("CARGO_PKG_VERSION"))),
+        Some(Command::Health) => match health::address(env).and_then(health::check) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&format!("{error:#}"), FAILED),
+        },
+        Some(Command::Config(ConfigCommand::Check(args))) => match load(&cli, env, mode(args.dev)) {
+            Ok(loaded) => {
+                let warnings: String =
+                    loaded.config.warnings.iter().map(|line| format!("warning: {line}\n")).collect();
+                say(&format!("{warnings}the configuration is good\n"))
+            }
+            Err(code) => code,
+        },
+        Some(Command::Config(ConfigCommand::Print(args))) => match load(&cli, env, mode(args.dev)) {
+            Ok(loaded) => say(&config::print(&loaded.layers, mode(args.dev))),
+            Err(code) => code,
+        },
+    }
+}
+
+fn mode(dev: bool) -> Mode {
+    if dev { Mode::Dev } else { Mode::Serve }
+}
+
+/// Loads the configuration; what is wrong with it is printed.
+fn load(cli: &Cli, env: &BTreeMap<String, String>, mode: Mode) -> Result<Loaded, ExitCode> {
+    let uname = rustix::system::uname();
+    let host = uname.nodename().to_string_lossy();
+    let nonce = getrandom::u32().unwrap_or(std::process::id());
+    let read = |path: &Path| fs::read_to_string(path);
+    let file = cli.config.as_deref();
+    let sources = Sources { mode, env, file, flags: &cli.set, host: (&host, nonce), read: &read };
+    config::load(&sources).map_err(|findings| fail(config::report(&findings).trim_end(), USAGE))
+}
+
+fn serve(cli: &Cli, env: &BTreeMap<String, String>, mode: Mode) -> ExitCode {
+    let config = match load(cli, env, mode) {
+        Ok(loaded) => loaded.config,
+        Err(code) => return code,
+    };
+    if let Some(finding) = config::probe_data_dir(&config.data_dir) {
+        return fail(config::report(&[finding]).trim_end(), USAGE);
+    }
+    logs::start(config.log_level);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&format!("the runtime cannot start: {error}"), FAILED),
+    };
+    match runtime.block_on(gateway::run(config)) {
+        Ok(outcome) if outcome.clean() => ExitCode::SUCCESS,
+        Ok(outcome) => leave(&outcome),
+        Err(error) => fail(&format!("{error:#}"), FAILED),
+    }
+}
+
+/// Leaves without waiting for threads that may hang: what must be durable is.
+#[expect(clippy::exit, reason = "a second signal or a task that hangs must not keep the process")]
+fn leave(outcome: &Outcome) -> ! {
+    if !matches!(outcome.cause, Cause::Signal(_)) {
+        let _code = fail(&outcome.cause.to_string(), FAILED);
+    }
+    std::process::exit(i32::from(FAILED))
+}
+
+fn say(text: &str) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(FAILED),
+    }
+}
+
+fn fail(text: &str, code: u8) -> ExitCode {
+    // Nothing is left to do when standard error is gone.
+    let _written = writeln!(io::stderr(), "wavehouse: {text}");
+    ExitCode::from(code)
+}
