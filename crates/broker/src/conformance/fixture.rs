@@ -15,7 +15,8 @@ const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
 ///
 /// The queue takes at least 64 MiB of unwritten rows of a tenant, keeps rows for live streams for an hour, and has an
 /// ack wait that is longer than any case, unless a case says otherwise. It is set up so that 8 MiB of settled rows are
-/// more than [`sweep`](crate::Broker::sweep) may leave lying (small log files, for example).
+/// more than [`sweep`](crate::Broker::sweep) may leave lying (by small log files, for example), and that nothing is swept
+/// unless a case says so.
 #[async_trait]
 pub trait BrokerFixture: Send + Sized {
     /// Makes a queue that is empty and opens it.
@@ -24,7 +25,8 @@ pub trait BrokerFixture: Send + Sized {
     /// The broker that is open now.
     fn broker(&self) -> SharedBroker;
 
-    /// Closes the broker cleanly and opens the same queue again. What a case still holds of the old one is dead.
+    /// Closes the broker cleanly, if it is not closed, and opens the same queue again. What a case still holds of the
+    /// old one is dead and must have no effect.
     async fn restart(&mut self);
 
     /// Ends the broker as `kill -9` of the process would, as nearly as can be done within one, and opens the same
@@ -117,6 +119,93 @@ macro_rules! __broker_cases {
                 OrderOverARestart over_a_restart "order holds across a restart and a crash";
                 OrderRetriedBeforeLater retried_before_later "a retried block comes back before any later block of its table";
                 OrderRetriedTogether retried_together "blocks handed back in any order come back in theirs";
+            }
+            settle {
+                AckEnds ack_ends "an acked block does not come again, what is beside it does";
+                DropIsRetry drop_is_retry "a delivery that is dropped comes again under its sequence, and attempts are counted";
+                RetryNotBefore retry_not_before "a retried block does not come before its time, and other tables go on";
+                AckWait ack_wait "what is neither settled nor dropped within the ack wait comes again";
+                LateAckCounts late_ack_counts "an ack of an overtaken attempt is an ack";
+                LateRetryIgnored late_retry_ignored "the end of an overtaken attempt, other than by ack, does not end the later one";
+                NextMayBeCancelled next_may_be_cancelled "cancelling a wait for the next delivery loses no block";
+                WaitingNextWakes waiting_next_wakes "a waiting reader is told of a new block";
+                PauseStopsOneTable pause_stops_one_table "a pause stops one table, the others go on, and an earlier moment lifts it";
+                PauseEnds pause_ends "a pause ends at its moment";
+                PausedHoldsNoBudget paused_holds_no_budget "what is handed back to a paused table holds no budget";
+                HeldSurvivesPause held_survives_pause "what is out when its table is paused can be acked";
+            }
+            cuts {
+                CutOverRelease over_release "a recorded cut is given to the next opener as it was recorded";
+                CutOverRestart over_restart "a recorded cut outlives a restart";
+                CutOverCrash over_crash "a recorded cut outlives a crash, again and again";
+                CutReplacesEarlier replaces_earlier "a cut replaces its table's earlier one and no other table's";
+                CutEndsWithItsBlocks ends_with_its_blocks "a cut whose blocks are all acked is not given";
+                CutStaysUntilAllAcked stays_until_all_acked "a cut is given until all of its blocks are acked, and the acked ones stay acked";
+                CutKeepsEarlierAcks keeps_earlier_acks "acks given before a cut is recorded are durable with it";
+                CutOfManySplits many_splits "a cut keeps as many splits as may be recorded";
+                CutRefusedToFormerOwner refused_to_former_owner "who no longer owns the unit cannot record a cut";
+            }
+            ownership {
+                OneOpener one_opener "a unit is read by one opener at a time, halted or not";
+                UnknownUnit unknown_unit "a unit that is not there is refused";
+                HaltDrains halt_drains "a halt hands out nothing new, ends the stream, and leaves settling possible";
+                HaltWakesNext halt_wakes_next "a halt ends a waiting reader";
+                ReleaseHandsOver release_hands_over "a release hands what is unsettled to the next opener, in order, and nothing that is acked";
+                AcksDurableWithRelease acks_are_durable_with_release "acks are durable once the unit is released";
+                HeldOverRelease held_over_release "what a former opener drops does not touch the present one's deliveries";
+                ReleaseEndsWaitingNext release_ends_waiting_next "a release ends a waiting reader without an error";
+                LossIsToldOnce loss_is_told_once "delivery that ends on its own is told once";
+                NoLossAfterHalt no_loss_after_halt "after a halt no loss is told";
+            }
+            history {
+                HistoryLive live "a live history is caught up at once and shows what follows";
+                HistoryAfterARow after_a_row "history after any row begins with the next one, inside blocks too, settled or not";
+                HistoryAfterTheLast after_the_last "history after the last row has nothing but what follows";
+                HistorySince since_a_moment "history since a moment begins with the first block that has a row of that moment or later";
+                HistoryFilters filters "history of one table shows its rows alone, and of all tables everything, as it was published";
+                HistoryHoleForStrangePosition hole_for_strange_position "a position of another log, or never reached, is a hole and then everything";
+                HistoryHoleAfterSweep hole_after_sweep "rows asked for and no longer kept are told as a hole, over a restart too";
+                HistorySweepUnderAReader sweep_under_a_reader "a sweep under a reader leaves no gap that is not told";
+                HistoryEachRowOnce each_row_once_while_publishing "history read while publishing shows each row once and catches up once";
+                HistoryNextMayBeCancelled next_may_be_cancelled "cancelling a wait for the next event loses nothing";
+                HistorySettledRowsStay settled_rows_stay "settled rows stay readable for the gap window";
+                HistoryNeverHoldsUpPublishing never_holds_up_publishing "a history that nobody reads holds up no publishing";
+                HistoryOverARestart over_a_restart "a position can be resumed from after a restart and a crash";
+                HistoryCloseIsAnError close_is_an_error "closing ends a history with an error, not with the word that it is caught up";
+            }
+            dead_letter {
+                LetterKeptWhole kept_whole "a letter is kept with everything that it says";
+                LetterLongReasonCut long_reason_cut "a reason that is too long is cut between characters";
+                LetterBuriedTwiceIsOne buried_twice_is_one "burying a position twice leaves one letter, over a restart too";
+                LetterPages pages "pages come by table and position, and say whether there are more";
+                LetterFiltered filtered "letters are found by table, code and time of burial";
+                LetterCounted counted "letters are counted by table";
+                LetterTenantsApart tenants_apart "tenants see and drop their own letters, and an unknown one has none";
+                LetterDropped dropped "dropping removes those letters and no other, and tells how many";
+                LetterDurable durable "burials and drops outlive a crash";
+                LetterNoSettle no_settle "burying settles nothing, and acking drops no letter";
+            }
+            limits {
+                FullForOneTenant full_for_one_tenant "a full tenant is refused as certainly not stored, and others go on";
+                OnlyUnwrittenCounts only_unwritten_counts "only unwritten bytes count against a tenant's budget";
+                LimitsBelowUse limits_below_use "a budget below what is in use refuses new rows and drops none";
+                BudgetOverRestart budget_over_restart "what waits since before a restart or a crash counts against the budget";
+                LimitsReported limits_reported "the limits set last are the ones reported, tenant by tenant";
+                DeliveryBudgetOfRows delivery_budget_of_rows "no more rows than the budget are out unsettled";
+                DeliveryBudgetOfBytes delivery_budget_of_bytes "no more bytes than the budget are out unsettled";
+                DeliveryBudgetSpansTables delivery_budget_spans_tables "the budget counts the deliveries of all tables of a unit";
+                DeliveryAtLeastOneBlock at_least_one_block "one block is let out however small the budget";
+                DeliveryBudgetChanges raised_budget_wakes "a raised budget wakes a waiting reader, a lowered one leaves what is out";
+                Depths depths "depths tell what waits, table by table, over a restart too";
+                SweepSparesUnsettled sweep_spares_unsettled "a sweep takes no unsettled row";
+                StuckTableFreesOthers stuck_table_frees_others "unsettled rows of one table keep no other table's space";
+                Healthy healthy "a queue that takes rows says that it is good";
+            }
+            close {
+                CloseRefusesAfter refuses_after "after a close everything is refused as closed, and closing again does nothing";
+                CloseEndsDeliveries ends_deliveries "a close ends deliveries";
+                CloseKeepsAcks keeps_acks "acks are durable once the broker is closed";
+                CloseKeepsWordToSenders keeps_word_to_senders "a close loses nothing accepted and keeps nothing refused as not stored";
             }
         }
     };

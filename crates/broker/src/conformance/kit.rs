@@ -1,6 +1,6 @@
 //! What the cases share: tables and rows to publish, a reader over all units, waiting with a limit.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::{Future, poll_fn};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -23,6 +23,10 @@ pub(super) const QUIET: Duration = Duration::from_millis(200);
 pub(super) const AMPLE: RowBudget = RowBudget { rows: 1 << 40, bytes: 1 << 40 };
 /// A budget for one block at a time.
 pub(super) const ONE_BLOCK: RowBudget = RowBudget { rows: 1, bytes: 1 };
+/// Rows that [`publish_settled`] publishes.
+const SETTLED_ROWS: u64 = 160;
+/// Size of each; all together they are the 8 MiB that a fixture is set up for, and some.
+const SETTLED_ROW_BYTES: usize = 64 << 10;
 /// Names that ClickHouse takes and that a careless file name, subject or key would not.
 pub(super) const ODD_TABLES: [&str; 7] =
     ["events", "page views", "a*b>c", "na\u{ef}ve.\u{1f600}", "../../x", "..", "%2e'\"`\\"];
@@ -164,6 +168,8 @@ pub(super) async fn publish_each(
 pub(super) struct Reader {
     units: Vec<OpenUnit>,
     unit_of: HashMap<TableRef, usize>,
+    /// Units that have said that they end.
+    ended: HashSet<usize>,
 }
 
 impl Reader {
@@ -174,7 +180,7 @@ impl Reader {
             units.push(opening.expect("the unit opens"));
         }
         assert!(!units.is_empty(), "a broker has a unit");
-        Self { units, unit_of: HashMap::new() }
+        Self { units, unit_of: HashMap::new(), ended: HashSet::new() }
     }
 
     /// The cuts that came with the units.
@@ -197,23 +203,43 @@ impl Reader {
         Arc::clone(&self.units[*unit].control)
     }
 
-    /// What the first unit that has anything to say says.
+    /// What the first unit that has anything to say says; the end when every unit has ended.
     pub(super) async fn poll(&mut self) -> Result<Option<Delivery>, UnitLost> {
-        let mut waits: Vec<_> = self.units.iter_mut().map(|unit| unit.deliveries.next()).collect();
-        let (index, outcome) = poll_fn(|context| {
-            for (index, wait) in waits.iter_mut().enumerate() {
+        if self.ended.len() == self.units.len() {
+            // Asked again after the end, every unit must say so again.
+            self.ended.clear();
+        }
+        loop {
+            let (index, outcome) = self.poll_running().await;
+            match &outcome {
+                Ok(Some(delivery)) => {
+                    self.unit_of.insert(delivery.table().clone(), index);
+                }
+                Ok(None) => {
+                    self.ended.insert(index);
+                    if self.ended.len() < self.units.len() {
+                        continue;
+                    }
+                }
+                Err(_) => {}
+            }
+            return outcome;
+        }
+    }
+
+    async fn poll_running(&mut self) -> (usize, Result<Option<Delivery>, UnitLost>) {
+        let ended = &self.ended;
+        let running = self.units.iter_mut().enumerate().filter(|(index, _)| !ended.contains(index));
+        let mut waits: Vec<_> = running.map(|(index, unit)| (index, unit.deliveries.next())).collect();
+        poll_fn(|context| {
+            for (index, wait) in &mut waits {
                 if let Poll::Ready(outcome) = wait.as_mut().poll(context) {
-                    return Poll::Ready((index, outcome));
+                    return Poll::Ready((*index, outcome));
                 }
             }
             Poll::Pending
         })
-        .await;
-        drop(waits);
-        if let Ok(Some(delivery)) = &outcome {
-            self.unit_of.insert(delivery.table().clone(), index);
-        }
-        outcome
+        .await
     }
 
     /// The next delivery.
@@ -258,8 +284,9 @@ impl Reader {
 
     /// Watches for a while that nothing comes.
     pub(super) async fn quiet(&mut self, why: &str) {
-        if let Ok(outcome) = timeout(QUIET, self.poll()).await {
-            panic!("nothing may come: {why}; but: {outcome:?}");
+        match timeout(QUIET, self.poll()).await {
+            Err(_) => {}
+            Ok(outcome) => panic!("nothing may come: {why}; but: {outcome:?}"),
         }
     }
 
@@ -296,4 +323,28 @@ pub(super) fn cut_of(first: &Delivery, last: &Delivery, token: u128) -> Cut {
         done_rows: 0,
         token: InsertToken(token),
     }
+}
+
+/// Publishes and settles more rows of this table than a sweep may leave lying. Returns how many.
+pub(super) async fn publish_settled(broker: &Arc<dyn Broker>, table: &TableRef) -> u64 {
+    for number in (0..SETTLED_ROWS).step_by(8) {
+        let blocks = (number..number + 8).map(|number| padded(table, number, SETTLED_ROW_BYTES)).collect();
+        for result in within("results", broker.submit(blocks)).await {
+            result.expect("accepted");
+        }
+    }
+    let mut reader = Reader::open(broker, AMPLE).await;
+    let (mut settled, mut others) = (0, Vec::new());
+    while settled < SETTLED_ROWS {
+        let delivery = reader.next("rows to settle").await;
+        if delivery.table() == table {
+            settled += u64::from(delivery.stored().block.rows());
+            delivery.ack();
+        } else {
+            others.push(delivery);
+        }
+    }
+    drop(others);
+    reader.release().await;
+    SETTLED_ROWS
 }
