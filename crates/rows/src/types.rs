@@ -212,3 +212,6 @@ impl ColumnType {
         matches!(self.bare(), Self::DateTime(_) | Self::DateTime64 { .. } | Self::String)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -80,6 +80,9 @@ fn digits_fit(bits: u16, signed: bool, negative: bool, digits: &[u8]) -> bool {
     digits.len().cmp(&limit.len()).then_with(|| digits.cmp(limit)) != Ordering::Greater
 }
 
+/// The server refuses an exponent that overflows its own integer; no value needs one below this.
+const DECIMAL_EXPONENT_MIN: i64 = -9_999;
+
 /// A number with a point and an exponent, taken apart.
 struct Parts<'a> {
     whole: &'a [u8],
@@ -161,10 +164,11 @@ pub(super) fn decimal(precision: u8, scale: u8, token: Token<'_>) -> Result<(), 
     let whole = length(without_zeros(parts.whole));
     let fits = match parts.exponent {
         None => whole <= whole_max,
-        // The server reads the digits before it moves the point, and refuses more of them than the precision.
         Some(exponent) => {
+            // The server reads no more digits than the precision before it moves the point.
             let written = length(parts.whole).max(1) + length(parts.fraction);
-            whole + exponent <= whole_max && written <= i64::from(precision)
+            let read = whole <= i64::from(precision) && (exponent <= 0 || written <= i64::from(precision));
+            read && whole + exponent <= whole_max && exponent >= DECIMAL_EXPONENT_MIN
         }
     };
     if fits { Ok(()) } else { Err(Why::TooManyDigits) }
