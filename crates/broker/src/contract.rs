@@ -178,7 +178,8 @@ pub trait Broker: Send + Sync + 'static {
     /// How the queue is, now and as it changes.
     fn health(&self) -> watch::Receiver<BrokerHealth>;
 
-    /// Ends every stream, makes every settle durable and lets the queue go. Later calls fail with `Closed`.
+    /// Ends every stream, makes every settle durable and lets the queue go. Later calls fail with `Closed`;
+    /// closing again does nothing.
     ///
     /// # Errors
     /// [`CloseError`] when something could not be made durable.

@@ -1,5 +1,7 @@
 //! What closing promises: settles durable, streams ended, everything after refused, nothing accepted lost.
 
+#![expect(clippy::expect_used, reason = "a case fails by panicking, and says what it expected")]
+
 use std::collections::BTreeSet;
 
 use wavehouse_core::{LogId, Position, Sequence, Timestamp};

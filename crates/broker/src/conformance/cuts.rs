@@ -1,6 +1,8 @@
 //! What recorded cuts promise: durable when recorded, given to the next opener, honoured first; and that acks given
 //! before a cut are as durable as the cut.
 
+#![expect(clippy::expect_used, reason = "a case fails by panicking, and says what it expected")]
+
 use wavehouse_core::TableRef;
 
 use super::BrokerFixture;

@@ -1,5 +1,7 @@
 //! What history promises: each row once, in order, from where it was asked for, and no gap that is not told.
 
+#![expect(clippy::expect_used, reason = "a case fails by panicking, and says what it expected")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! What the cases share: tables and rows to publish, a reader over all units, waiting with a limit.
 
+#![expect(clippy::expect_used, reason = "a case fails by panicking, and says what it expected")]
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::{Future, poll_fn};
 use std::ops::Range;

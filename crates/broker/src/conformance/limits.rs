@@ -1,6 +1,8 @@
 //! What limits promise: a tenant's budget is for unwritten bytes and its own; delivery keeps to its budget; a sweep
 //! gives back what is settled and nothing else.
 
+#![expect(clippy::expect_used, reason = "a case fails by panicking, and says what it expected")]
+
 use std::time::Duration;
 
 use wavehouse_core::{FaultKind, TableRef};

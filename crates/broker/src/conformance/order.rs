@@ -1,5 +1,7 @@
 //! What order promises: the order of the calls to submit, table by table, through retries as well.
 
+#![expect(clippy::expect_used, reason = "a case fails by panicking, and says what it expected")]
+
 use std::time::Duration;
 
 use tokio::task::JoinSet;

@@ -1,5 +1,7 @@
 //! What owning a unit promises: one opener at a time, halt drains, release hands over.
 
+#![expect(clippy::expect_used, reason = "a case fails by panicking, and says what it expected")]
+
 use wavehouse_core::{FaultKind, PartitionId, ShardId, UnitId};
 
 use super::BrokerFixture;

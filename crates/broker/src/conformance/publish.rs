@@ -1,5 +1,7 @@
 //! What publishing promises: durable, one result a block, definite errors, nothing lost in merging.
 
+#![expect(clippy::expect_used, reason = "a case fails by panicking, and says what it expected")]
+
 use std::collections::BTreeSet;
 
 use wavehouse_core::{FaultKind, RowBlock, Sequence};

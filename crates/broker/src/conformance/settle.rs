@@ -1,5 +1,7 @@
 //! What settling promises: ack ends, everything else comes back, and a pause stops one table alone.
 
+#![expect(clippy::expect_used, reason = "a case fails by panicking, and says what it expected")]
+
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
