@@ -85,7 +85,7 @@ fn fields(i: usize) -> [String; 9] {
         format!("\"kind\":\"{}\"", ["click", "view", "scroll", "purchase"][i % 4]),
         format!("\"url\":\"https://shop.example.com/products/{}?ref=home\"", i * 31),
         format!("\"price\":{}.{:02}", i % 500, i % 100),
-        format!("\"ok\":{}", i % 3 == 0),
+        format!("\"ok\":{}", i & 1 == 0),
         format!("\"country\":\"{}\"", ["DE", "FR", "US"][i % 3]),
     ]
 }
