@@ -7,6 +7,8 @@ use crate::value::{Judge, quote};
 
 /// The server's exception code for fields that are unknown or come twice (INCORRECT_DATA).
 const INCORRECT_DATA: u32 = 117;
+/// The server's exception code for arrays of one nested structure that differ in length.
+const SIZES_OF_ARRAYS_DONT_MATCH: u32 = 190;
 
 /// What became of a record that is JSON.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub(crate) struct RecordReader<'t> {
     adds_receipt_time: bool,
     expected: Vec<usize>,
     seen: Vec<u64>,
+    /// Of nested structures: the first column's index, which array of it was read first, and its length.
+    lengths: Vec<(usize, usize, usize)>,
     error: Option<RowError>,
 }
 
@@ -42,6 +46,7 @@ impl<'t> RecordReader<'t> {
             adds_receipt_time,
             expected: table.wire().to_vec(),
             seen: vec![0; table.required().len()],
+            lengths: Vec::new(),
             error: None,
         }
     }
@@ -49,6 +54,7 @@ impl<'t> RecordReader<'t> {
     /// Reads the object at the cursor, to its end unless the grammar breaks.
     pub(crate) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<Verdict, Syntax> {
         self.seen.fill(0);
+        self.lengths.clear();
         self.error = None;
         cursor.begin_record();
         cursor.enter()?;
@@ -107,8 +113,28 @@ impl<'t> RecordReader<'t> {
             let (name, ty) = (&column.name, &column.type_text);
             let message = format!("type mismatch for column \"{name}\" ({ty}): {} {}", flaw.got, flaw.why);
             self.refuse(RowError::new(message));
+        } else if let Some(sibling) = self.table.keys()[index].sibling {
+            self.compare_length(index, sibling);
         }
         Ok(())
+    }
+
+    /// The arrays of one nested structure must be of one length.
+    fn compare_length(&mut self, index: usize, sibling: usize) {
+        let length = self.judge.array_length;
+        match self.lengths.iter().find(|entry| entry.0 == sibling) {
+            None => self.lengths.push((sibling, index, length)),
+            Some(&(_, _, first)) if first == length => {}
+            Some(&(_, first, _)) => {
+                let (first, this) = (&self.table.columns[first].name, &self.table.columns[index].name);
+                let structure = this.split('.').next().unwrap_or_default();
+                let message = format!(
+                    "Elements '{first}' and '{this}' of Nested data structure '{structure}' (Array columns) \
+                     have different array sizes"
+                );
+                self.refuse(RowError { message, exception_code: Some(SIZES_OF_ARRAYS_DONT_MATCH) });
+            }
+        }
     }
 
     /// Reads a key and its colon; the column, or `None` after noting that no row may name it.

@@ -36,6 +36,9 @@ pub(crate) struct Key {
     pub(crate) insertable: bool,
     /// Whether `null` is a value of the column or asks for its DEFAULT expression.
     pub(crate) takes_null: bool,
+    /// The first column of the nested structure that this array belongs to, if it has others: their arrays
+    /// must be of one length in every row.
+    pub(crate) sibling: Option<usize>,
 }
 
 /// The server's habits, resolved.
@@ -57,7 +60,8 @@ impl TableSchema {
             }
         }
         let by_name = columns.iter().enumerate().map(|(i, c)| (c.name.as_bytes().into(), i)).collect();
-        let keys = columns.iter().map(Key::new).collect();
+        let siblings = siblings(&columns);
+        let keys = columns.iter().zip(siblings).map(|(column, sibling)| Key::new(column, sibling)).collect();
         let wire = (0..columns.len()).filter(|&i| columns[i].is_wire()).collect();
         let receipt = columns.iter().position(Column::holds_receipt_time);
         let server = Server::new(&server);
@@ -77,6 +81,16 @@ impl TableSchema {
     /// The columns a positional format carries, in declaration order: without MATERIALIZED, ALIAS, EPHEMERAL.
     pub fn wire_columns(&self) -> impl Iterator<Item = &Column> {
         self.wire.iter().map(|&index| &self.columns[index])
+    }
+
+    /// Whether an INSERT must list its columns: without a list the server knows no EPHEMERAL column.
+    pub fn needs_column_list(&self) -> bool {
+        self.columns.iter().any(|column| column.default_kind == Some(DefaultKind::Ephemeral))
+    }
+
+    /// The columns that a row may name: all but MATERIALIZED and ALIAS, in declaration order.
+    pub fn insertable_columns(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().filter(|column| column.is_insertable())
     }
 
     pub(crate) fn index_of(&self, name: &[u8]) -> Option<usize> {
@@ -218,10 +232,33 @@ impl Server {
 }
 
 impl Key {
-    fn new(column: &Column) -> Self {
+    fn new(column: &Column, sibling: Option<usize>) -> Self {
         let plain = column.name.bytes().all(|b| b >= b' ' && b != b'"' && b != b'\\');
         let quoted = if plain { [column.name.as_bytes(), b"\""].concat() } else { Vec::new() };
         let takes_null = column.ty.takes_null() || column.default_kind.is_some();
-        Self { quoted: quoted.into(), insertable: column.is_insertable(), takes_null }
+        Self { quoted: quoted.into(), insertable: column.is_insertable(), takes_null, sibling }
     }
 }
+
+/// Of each column, the first array whose name has the same part before its first point, if there are several.
+fn siblings(columns: &[Column]) -> Vec<Option<usize>> {
+    let structure = |column: &Column| match column.ty {
+        ColumnType::Array(_) if column.is_insertable() => {
+            column.name.split_once('.').map(|(structure, _)| structure.to_owned())
+        }
+        _ => None,
+    };
+    let mut firsts: HashMap<String, (usize, usize)> = HashMap::new();
+    let structures: Vec<_> = columns.iter().map(structure).collect();
+    for (index, structure) in structures.iter().enumerate() {
+        if let Some(structure) = structure {
+            firsts.entry(structure.clone()).or_insert((index, 0)).1 += 1;
+        }
+    }
+    let first =
+        |structure: String| firsts.get(&structure).filter(|(_, count)| *count > 1).map(|(first, _)| *first);
+    structures.into_iter().map(|structure| structure.and_then(first)).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -28,11 +28,13 @@ pub(crate) struct Flaw {
 pub(crate) struct Judge<'t> {
     server: &'t Server,
     flaw: Option<Flaw>,
+    /// The length of the array read last, the outermost of several.
+    pub(crate) array_length: usize,
 }
 
 impl<'t> Judge<'t> {
     pub(crate) fn new(server: &'t Server) -> Self {
-        Self { server, flaw: None }
+        Self { server, flaw: None, array_length: 0 }
     }
 
     pub(crate) fn take_flaw(&mut self) -> Option<Flaw> {

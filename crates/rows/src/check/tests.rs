@@ -224,6 +224,22 @@ fn key_order_changes_from_row_to_row() {
 }
 
 #[test]
+fn arrays_of_a_nested_structure_are_of_one_length() {
+    let table = table_of(vec![
+        Column::new("n.x", "Array(Array(Int8))", 1),
+        Column::new("n.y", "Array(String)", 2),
+        Column::new("n.z", "String", 3).with_default(DefaultKind::Default, "''"),
+        Column::new("m.x", "Array(Int8)", 4).with_default(DefaultKind::Default, "[]"),
+    ]);
+    let refused = |body: &str| check_body(body.as_bytes(), Auto, &table, &OPTIONS).unwrap().refused.pop();
+    assert_eq!(refused(r#"{"n.x":[[1,2],[]],"n.y":["a","b"],"n.z":"c","m.x":[1]}"#), None);
+    assert_eq!(refused(r#"{"n.y":[],"n.x":[]}"#), None);
+    let (_, error) = refused(r#"{"n.y":["a"],"n.x":[[1],[2]]}"#).unwrap();
+    assert!(error.message.starts_with("Elements 'n.y' and 'n.x' of Nested data structure 'n'"), "{error}");
+    assert_eq!(error.exception_code, Some(190));
+}
+
+#[test]
 fn receipt_time() {
     let required = Column::new("received_timestamp", "DateTime64(9, 'UTC')", 2);
     let table = table_of(vec![Column::new("a", "Nullable(Int8)", 1), required]);

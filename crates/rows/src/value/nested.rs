@@ -10,15 +10,18 @@ impl Judge<'_> {
             return self.skip_flawed(cursor, Why::NotArray);
         }
         cursor.enter()?;
-        if cursor.is_empty(b']') {
-            return Ok(());
-        }
-        loop {
-            self.value(cursor, inner)?;
-            if !cursor.goes_on(b']')? {
-                return Ok(());
+        let mut length = 0;
+        if !cursor.is_empty(b']') {
+            loop {
+                self.value(cursor, inner)?;
+                length += 1;
+                if !cursor.goes_on(b']')? {
+                    break;
+                }
             }
         }
+        self.array_length = length;
+        Ok(())
     }
 
     pub(super) fn map(
