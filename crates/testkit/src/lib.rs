@@ -1,1 +1,11 @@
-//! For tests only: real servers, free ports, waiting for facts, house rules.
+//! For tests only: real servers, free ports, waiting for facts.
+//!
+//! Nothing here returns an error: what goes wrong in a test's surroundings ends the test with a message that says
+//! what to do.
+
+pub mod deps;
+pub mod engine;
+mod wait;
+
+pub use engine::Engine;
+pub use wait::{Fact, free_port, wait_for};

@@ -1,0 +1,3 @@
+//! The server against real clients and a real engine.
+
+mod protocol;
