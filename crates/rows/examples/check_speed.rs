@@ -1,12 +1,15 @@
 //! How many rows a second one core checks: `cargo run --release -p wavehouse-rows --example check_speed`.
 //!
-//! Three bodies of the same events (about 256 bytes, 9 fields): lines, an array, and lines whose keys change
-//! their order from row to row.
+//! Four bodies of the same events (about 256 bytes, 9 fields): lines, an array, lines whose keys change their
+//! order from row to row, and lines that each lack another field. The best pass tells what the core can do when
+//! nothing else wants it.
 #![expect(clippy::print_stdout, reason = "the figures are what the program is for")]
 
 use std::time::{Duration, Instant};
 
-use wavehouse_rows::{CheckOptions, Column, DEPTH_MAX, Framing, ServerFacts, TableSchema, check_body};
+use wavehouse_rows::{
+    CheckOptions, Column, DEPTH_MAX, DefaultKind, Framing, ServerFacts, TableSchema, check_body,
+};
 
 const ROWS: usize = 10_000;
 const RUN: Duration = Duration::from_secs(2);
@@ -27,7 +30,17 @@ fn main() -> Result<(), wavehouse_rows::BodyError> {
         .collect();
     measure("lines", &lines.join("\n"), Framing::Lines, &table)?;
     measure("array", &format!("[{}]", lines.join(",")), Framing::Auto, &table)?;
-    measure("lines, keys in changing order", &shuffled.join("\n"), Framing::Lines, &table)
+    measure("lines, keys in changing order", &shuffled.join("\n"), Framing::Lines, &table)?;
+    let sparse: Vec<String> = rows
+        .iter()
+        .enumerate()
+        .map(|(i, fields)| {
+            let mut fields = fields.to_vec();
+            fields.remove(i * 7 % 9);
+            format!("{{{}}}", fields.join(","))
+        })
+        .collect();
+    measure("lines, a field missing", &sparse.join("\n"), Framing::Lines, &table)
 }
 
 fn measure(
@@ -71,7 +84,10 @@ fn table() -> TableSchema {
         ("ok", "Bool"),
         ("country", "FixedString(2)"),
     ];
-    let columns = columns.iter().zip(1..).map(|((name, ty), at)| Column::new(*name, *ty, at)).collect();
+    let column = |((name, ty), at): (&(&str, &str), u64)| {
+        Column::new(*name, *ty, at).with_default(DefaultKind::Default, "whatever")
+    };
+    let columns = columns.iter().zip(1..).map(column).collect();
     let server = ServerFacts { version: (26, 7), time_zone: "UTC".to_owned() };
     TableSchema::new("events".to_owned(), columns, server)
 }

@@ -24,14 +24,15 @@ pub(crate) enum Verdict {
     Refused(RowError),
 }
 
-/// Reads records of one table. Rows mostly repeat the keys of the row before them in the same order, so the
-/// reader expects just that and only looks a name up where it errs.
+/// Reads records of one table. Rows mostly repeat the keys of the row before them in the same order, so behind
+/// each column the reader expects the one that followed it last time, and only looks a name up where it errs.
 #[derive(Debug)]
 pub(crate) struct RecordReader<'t> {
     table: &'t TableSchema,
     judge: Judge<'t>,
     adds_receipt_time: bool,
-    expected: Vec<usize>,
+    /// Behind each column, the column that followed it last; the last entry is the first column of a row.
+    followers: Vec<usize>,
     seen: Vec<u64>,
     /// Of nested structures: the first column's index, which array of it was read first, and its length.
     lengths: Vec<(usize, usize, usize)>,
@@ -44,7 +45,7 @@ impl<'t> RecordReader<'t> {
             table,
             judge: Judge::new(table.server()),
             adds_receipt_time,
-            expected: table.wire().to_vec(),
+            followers: followers(table),
             seen: vec![0; table.required().len()],
             lengths: Vec::new(),
             error: None,
@@ -60,10 +61,9 @@ impl<'t> RecordReader<'t> {
         cursor.enter()?;
         let is_empty = cursor.is_empty(b'}');
         if !is_empty {
-            let mut slot = 0;
+            let mut before = self.table.columns.len();
             loop {
-                self.field(cursor, slot)?;
-                slot += 1;
+                before = self.field(cursor, before)?;
                 if !cursor.goes_on(b'}')? {
                     break;
                 }
@@ -92,21 +92,21 @@ impl<'t> RecordReader<'t> {
         }
     }
 
+    /// Reads one key and its value; the column, to be told when the next field is read.
     #[inline]
-    fn field(&mut self, cursor: &mut Cursor<'_>, slot: usize) -> Result<(), Syntax> {
-        let Some(index) = self.expected_column(cursor, slot)? else { return cursor.skip() };
-        if self.see(index) {
-            let name = self.table.columns[index].name.as_bytes();
-            self.refuse_field("Duplicate", name);
-            return cursor.skip();
-        }
+    fn field(&mut self, cursor: &mut Cursor<'_>, before: usize) -> Result<usize, Syntax> {
+        let Some(index) = self.column(cursor, before)? else { return cursor.skip().map(|()| before) };
         let column = &self.table.columns[index];
+        if self.see(index) {
+            self.refuse_field("Duplicate", column.name.as_bytes());
+            return cursor.skip().map(|()| index);
+        }
         if cursor.peek() == b'n' {
             cursor.literal(b"null")?;
             if !self.table.keys()[index].takes_null {
                 self.refuse(RowError::new(format!("null value for non-nullable column \"{}\"", column.name)));
             }
-            return Ok(());
+            return Ok(index);
         }
         self.judge.value(cursor, &column.ty)?;
         if let Some(flaw) = self.judge.take_flaw() {
@@ -116,7 +116,7 @@ impl<'t> RecordReader<'t> {
         } else if let Some(sibling) = self.table.keys()[index].sibling {
             self.compare_length(index, sibling);
         }
-        Ok(())
+        Ok(index)
     }
 
     /// The arrays of one nested structure must be of one length.
@@ -139,33 +139,27 @@ impl<'t> RecordReader<'t> {
 
     /// Reads a key and its colon; the column, or `None` after noting that no row may name it.
     #[inline]
-    fn expected_column(&mut self, cursor: &mut Cursor<'_>, slot: usize) -> Result<Option<usize>, Syntax> {
-        if let Some(&index) = self.expected.get(slot) {
-            let quoted = &self.table.keys()[index].quoted;
-            let rest = cursor.rest();
-            if !quoted.is_empty() && rest.len() > quoted.len() {
-                let (key, _) = rest[1..].split_at(quoted.len());
-                if rest[0] == b'"' && key == &**quoted {
-                    cursor.at += 1 + quoted.len();
-                    cursor.colon()?;
-                    return Ok(Some(index));
-                }
-            }
+    fn column(&mut self, cursor: &mut Cursor<'_>, before: usize) -> Result<Option<usize>, Syntax> {
+        let index = self.followers[before];
+        if let Some(key) = self.table.keys().get(index)
+            && !key.quoted.is_empty()
+            && cursor.peek() == b'"'
+            && cursor.rest()[1..].starts_with(&key.quoted)
+        {
+            cursor.at += 1 + key.quoted.len();
+            cursor.colon()?;
+            return Ok(Some(index));
         }
-        self.column_by_name(cursor, slot)
+        self.column_by_name(cursor, before)
     }
 
-    fn column_by_name(&mut self, cursor: &mut Cursor<'_>, slot: usize) -> Result<Option<usize>, Syntax> {
+    fn column_by_name(&mut self, cursor: &mut Cursor<'_>, before: usize) -> Result<Option<usize>, Syntax> {
         let key = cursor.key()?;
         let decoded = if key.escaped { Some(decode(key.raw)) } else { None };
         let name = decoded.as_deref().unwrap_or(key.raw);
         let index = self.table.index_of(name).filter(|&index| self.table.keys()[index].insertable);
         match index {
-            Some(index) if slot < self.expected.len() => self.expected[slot] = index,
-            Some(index) if slot == self.expected.len() && slot < self.seen.len() * 64 => {
-                self.expected.push(index);
-            }
-            Some(_) => {}
+            Some(index) => self.followers[before] = index,
             None => self.refuse_field("Unknown", name),
         }
         Ok(index)
@@ -205,4 +199,16 @@ impl<'t> RecordReader<'t> {
     fn refuse(&mut self, error: RowError) {
         self.error.get_or_insert(error);
     }
+}
+
+/// Before the first row: the order of declaration, without the columns that rows seldom or never name.
+fn followers(table: &TableSchema) -> Vec<usize> {
+    let count = table.columns.len();
+    let mut followers = vec![count; count + 1];
+    let mut before = count;
+    for &index in table.wire() {
+        followers[before] = index;
+        before = index;
+    }
+    followers
 }

@@ -23,13 +23,15 @@ pub(super) fn plain<'a>(token: Token<'a>) -> Option<&'a [u8]> {
 /// 36 characters with hyphens, or 32 without.
 pub(super) fn uuid(token: Token<'_>) -> Result<(), Why> {
     let text = plain(token).ok_or(Why::NotUuid)?;
-    let right = match text.len() {
-        32 => text.iter().all(u8::is_ascii_hexdigit),
-        36 => text.iter().enumerate().all(|(at, byte)| match at {
-            8 | 13 | 18 | 23 => *byte == b'-',
-            _ => byte.is_ascii_hexdigit(),
-        }),
-        _ => false,
+    // Without early exits, so that all bytes are looked at at once.
+    let hex = |ok: bool, byte: &u8| ok & byte.is_ascii_hexdigit();
+    let right = if let Ok(text) = <&[u8; 36]>::try_from(text) {
+        let hyphens = [text[8], text[13], text[18], text[23]] == *b"----";
+        let hex_or_hyphen = |ok: bool, byte: &u8| ok & (byte.is_ascii_hexdigit() | (*byte == b'-'));
+        let hyphen_count = text.iter().fold(0, |count, byte| count + u8::from(*byte == b'-'));
+        hyphens & (hyphen_count == 4) & text.iter().fold(true, hex_or_hyphen)
+    } else {
+        <&[u8; 32]>::try_from(text).is_ok_and(|text| text.iter().fold(true, hex))
     };
     if right { Ok(()) } else { Err(Why::NotUuid) }
 }
