@@ -29,7 +29,12 @@ impl Client {
     /// # Errors
     /// [`ClickHouseError`], also from the body.
     pub async fn raw(&self, sql: &str) -> Result<RawAnswer, ClickHouseError> {
-        let settings = [("default_format", "JSON"), ("date_time_output_format", "iso")];
+        let settings = [
+            ("default_format", "JSON"),
+            ("date_time_output_format", "iso"),
+            // Numbers are numbers, however long, and whatever the server's own default is.
+            ("output_format_json_quote_64bit_integers", "0"),
+        ];
         let Response { headers, body, .. } = self.query(sql, &settings).await?;
         let format = headers.get("x-clickhouse-format").and_then(|format| format.to_str().ok());
         Ok(RawAnswer {
