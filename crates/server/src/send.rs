@@ -32,10 +32,12 @@ use state::{Counts, Fingerprint, StateFile};
 
 /// Most requests in flight that may be asked for.
 const PARALLEL_MAX: u16 = 64;
+/// Exit code of wrong usage.
+const USAGE: u8 = 64;
 
 /// Load a file of rows into a table.
 #[derive(clap::Args, Clone, Debug)]
-pub struct SendArgs {
+pub(crate) struct SendArgs {
     /// Table that the rows go into.
     #[arg(long)]
     table: String,
@@ -65,13 +67,20 @@ pub struct SendArgs {
     file: String,
     /// The operator key from the environment, put here by the program's start.
     #[arg(skip)]
-    pub operator_key: Option<String>,
+    pub(crate) operator_key: Option<String>,
 }
 
-/// Loads the file. 0: every record was accepted; 1: some were refused, or the load stopped early.
-pub async fn run(args: SendArgs) -> anyhow::Result<ExitCode> {
+/// Loads the file. 0: every record was accepted; 1: some were refused, or the load stopped early; 64: wrong usage.
+pub(crate) async fn run(args: SendArgs) -> anyhow::Result<ExitCode> {
     let source = Source::parse(&args.file);
-    let target = Target::new(&args.url, &args.table, operator_key(&args)?.as_deref(), args.tenant.as_deref())?;
+    let target = match Target::new(&args.url, &args.table, key_of(&args)?.as_deref(), args.tenant.as_deref())
+    {
+        Ok(target) => target,
+        Err(error) => {
+            writeln!(io::stderr(), "send: {:#}", anyhow::Error::new(error))?;
+            return Ok(ExitCode::from(USAGE));
+        }
+    };
     let mut state = open_state(&args, &source)?;
     let total_bytes = source.path().and_then(|path| Some(Fingerprint::of(path).ok()?.len_bytes()));
     let (mark, counts) =
@@ -86,8 +95,7 @@ pub async fn run(args: SendArgs) -> anyhow::Result<ExitCode> {
     let mut refused = RefusedFile::new(refused_path(&args, &source), mark != Mark::default());
     let mut books =
         Books { counts, state: state.as_mut(), refused: &mut refused, progress: Arc::clone(&progress) };
-    let pace =
-        Pace { parallel: usize::from(args.parallel), patience: Duration::from_secs(args.patience) };
+    let pace = Pace { parallel: usize::from(args.parallel), patience: Duration::from_secs(args.patience) };
 
     let (sender, mut batches) = mpsc::channel(BATCHES_AHEAD);
     let reading = source.clone();
@@ -120,7 +128,7 @@ async fn interrupt() {
     }
 }
 
-fn operator_key(args: &SendArgs) -> anyhow::Result<Option<String>> {
+fn key_of(args: &SendArgs) -> anyhow::Result<Option<String>> {
     let Some(path) = &args.key_file else { return Ok(args.operator_key.clone()) };
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(Some(text.trim_end().to_owned()))

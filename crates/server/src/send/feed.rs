@@ -303,7 +303,10 @@ mod tests {
         assert_eq!(all.iter().map(|batch| batch.rows.len()).collect::<Vec<_>>(), [5_000, 5_000, 2_001]);
         let joined: Vec<u8> = all.iter().flat_map(|batch| batch.body.to_vec()).collect();
         assert_eq!(joined, small.as_bytes());
-        assert_eq!(all[2].mark, Mark { shape: Some(Shape::Lines), offset: small.len() as u64, records: 12_001 });
+        assert_eq!(
+            all[2].mark,
+            Mark { shape: Some(Shape::Lines), offset: small.len() as u64, records: 12_001 }
+        );
 
         let large = format!("[\"{0}\",\"{0}\",\"{1}\"]", "x".repeat(3_000_000), "y".repeat(5_000_000));
         let (_keep, source) = file(large.as_bytes());

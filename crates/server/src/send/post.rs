@@ -311,7 +311,9 @@ mod tests {
         assert!(
             matches!(judge(Answer::Lost(String::new()), 1, 40), Verdict::Again { wait, .. } if wait == BACKOFF_MAX)
         );
-        let Verdict::Done(taken) = judge(http(413, None, "<html>"), 1, 0) else { panic!("one row, one refusal") };
+        let Verdict::Done(taken) = judge(http(413, None, "<html>"), 1, 0) else {
+            panic!("one row, one refusal")
+        };
         assert_eq!((taken.failed, taken.results.len()), (1, 1));
     }
 

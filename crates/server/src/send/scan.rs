@@ -195,7 +195,8 @@ impl Scanner {
     fn start(&mut self, chunk: &[u8]) -> usize {
         let byte = chunk[0];
         // A mark may come in pieces: `record` holds the bytes of it seen so far.
-        if self.offset as usize == self.record.len() && BYTE_ORDER_MARK.get(self.record.len()) == Some(&byte) {
+        if self.offset as usize == self.record.len() && BYTE_ORDER_MARK.get(self.record.len()) == Some(&byte)
+        {
             self.record.push(byte);
             self.offset += 1;
             if self.record.len() == BYTE_ORDER_MARK.len() {
@@ -203,18 +204,16 @@ impl Scanner {
             }
             return 1;
         }
-        if self.record.is_empty() && byte.is_ascii_whitespace() {
-            self.offset += 1;
-            return 1;
+        let is_blank = byte.is_ascii_whitespace();
+        if !self.record.is_empty() || (!is_blank && byte != b'[') {
+            self.place = Place::FirstLine;
+            return 0;
         }
-        if self.record.is_empty() && byte == b'[' {
-            self.shape = Some(Shape::Array);
-            self.place = Place::Opened;
-            self.offset += 1;
-            return 1;
+        if !is_blank {
+            (self.shape, self.place) = (Some(Shape::Array), Place::Opened);
         }
-        self.place = Place::FirstLine;
-        0
+        self.offset += 1;
+        1
     }
 
     fn first_line(&mut self, chunk: &[u8], out: &mut dyn FnMut(Record<'_>)) -> Result<usize, ScanError> {

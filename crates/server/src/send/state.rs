@@ -55,10 +55,7 @@ impl Fingerprint {
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let meta = fs::metadata(path)?;
         let changed = meta.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-        Ok(Self {
-            len_bytes: meta.len(),
-            changed_ns: u64::try_from(changed.as_nanos()).unwrap_or(u64::MAX),
-        })
+        Ok(Self { len_bytes: meta.len(), changed_ns: u64::try_from(changed.as_nanos()).unwrap_or(u64::MAX) })
     }
 
     /// Length in bytes.

@@ -1,0 +1,106 @@
+//! `wavehouse bench`: a load generator for any HTTP server, the yardsticks to hold its figures against, and the
+//! table that sets them side by side.
+//!
+//! `ingest` and `end-to-end` drive a server; `parse-only-server`, `naive-server` and `fsync` are yardsticks that
+//! run on the same machine in the same minutes; `compare` reads the results of many rounds and prints medians and
+//! ratios. `scripts/bench` runs them all.
+
+mod compare;
+mod disk;
+mod end_to_end;
+mod event;
+mod host;
+mod ingest;
+mod load;
+mod ops;
+mod pacer;
+mod result;
+mod visible;
+mod wire;
+mod yardstick;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+/// Measure how fast a server takes rows.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    command: BenchCommand,
+    /// The operator key from the environment, put here by the program's start.
+    #[arg(skip)]
+    pub(crate) operator_key: Option<String>,
+}
+
+#[derive(clap::Subcommand, Clone, Debug)]
+enum BenchCommand {
+    /// Post rows to a server and measure throughput and latency
+    Ingest(ingest::IngestArgs),
+    /// Post rows at full speed and wait until ClickHouse holds them all
+    EndToEnd(end_to_end::EndToEndArgs),
+    /// Append rows to files with one fdatasync each
+    Fsync(disk::FsyncArgs),
+    /// Serve a route that parses rows and drops them: what HTTP and JSON alone cost
+    ParseOnlyServer(yardstick::ParseOnlyArgs),
+    /// Serve a route that appends each row to a file with one fdatasync: a first version's way
+    NaiveServer(yardstick::NaiveArgs),
+    /// Read results written with --json and print medians and ratios
+    Compare(compare::CompareArgs),
+}
+
+/// Options of every run.
+#[derive(clap::Args, Clone, Debug)]
+struct OutputArgs {
+    /// Print one line of JSON instead of a page.
+    #[arg(long)]
+    json: bool,
+    /// Name of this run in a comparison.
+    #[arg(long, default_value = "run", value_name = "NAME")]
+    label: String,
+}
+
+/// How to reach the gateway.
+#[derive(clap::Args, Clone, Debug)]
+struct GatewayArgs {
+    /// Address; for `ingest`, a path other than / is used as it is.
+    #[arg(long, default_value = "http://127.0.0.1:8080")]
+    url: String,
+    /// File that holds the operator key; without it WH_AUTH_OPERATOR_KEY counts.
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// A further header line; may be repeated.
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+}
+
+impl GatewayArgs {
+    fn gateway(&self, env_key: Option<&str>) -> anyhow::Result<ops::Gateway> {
+        let mut headers = self.headers.clone();
+        let key = match &self.key_file {
+            Some(path) => Some(
+                std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?,
+            ),
+            None => env_key.map(ToOwned::to_owned),
+        };
+        if let Some(key) = key {
+            headers.push(format!("X-Operator-Key: {}", key.trim_end()));
+        }
+        ops::Gateway::new(&self.url, headers)
+    }
+}
+
+/// Runs one command.
+pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
+    let key = args.operator_key.as_deref();
+    match args.command {
+        BenchCommand::Ingest(args) => ingest::run(&args, key).await?,
+        BenchCommand::EndToEnd(args) => end_to_end::run(&args, key).await?,
+        BenchCommand::Fsync(args) => disk::run(&args)?,
+        BenchCommand::ParseOnlyServer(args) => yardstick::parse_only(&args).await?,
+        BenchCommand::NaiveServer(args) => yardstick::naive(&args).await?,
+        BenchCommand::Compare(args) => compare::run(&args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,314 @@
+//! Drives a server over many connections and measures each request.
+//!
+//! Closed loop: a connection sends its next request when the last one is answered; the figure is throughput, and
+//! latencies are those of a client that waits. Open loop (`rate`): requests are due at fixed instants whatever the
+//! server does, and latency counts from the instant at which a request was due, so that a stall is paid by every
+//! request that it held up.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::event::{Shape, Template};
+use super::pacer;
+use super::wire::{Wire, WireError, count_in};
+
+/// Requests of one connection that may be overdue at once in open loop; further ones count as not offered.
+const OVERDUE_MAX: usize = 4_096;
+/// How long answers are awaited after the end of a run.
+const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(30);
+/// Pause after a connection could not be made or broke.
+const RECONNECT_WAIT: Duration = Duration::from_millis(50);
+/// Ready-made requests of one connection together stay under this, in bytes.
+const TEMPLATE_BYTES: usize = 512 * 1024;
+/// Most ready-made requests of one connection.
+const TEMPLATES_MAX: usize = 32;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// The request.
+    pub(super) shape: Shape,
+    /// Connections.
+    pub(super) connections: usize,
+    /// Requests in flight on one connection (closed loop).
+    pub(super) pipeline: usize,
+    /// Requests a second over all connections; none is closed loop.
+    pub(super) rate: Option<f64>,
+    /// Time before measuring begins.
+    pub(super) warmup: Duration,
+    /// Time that is measured.
+    pub(super) measure: Duration,
+    /// How long a connection waits after an answer that is no 2xx.
+    pub(super) refused_wait: Duration,
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub(super) struct Tally {
+    /// Latencies of 2xx answers, in nanoseconds.
+    pub(super) taken: Histogram<u64>,
+    /// Latencies of other answers, in nanoseconds.
+    pub(super) refused: Histogram<u64>,
+    /// Answers by status.
+    pub(super) statuses: BTreeMap<u16, u64>,
+    /// Rows taken.
+    pub(super) rows: u64,
+    /// Rows in 2xx answers that were refused one by one.
+    pub(super) rows_refused: u64,
+    /// Rows known already.
+    pub(super) rows_duplicate: u64,
+    /// Connections that could not be made, or broke.
+    pub(super) broken: u64,
+    /// Requests that were due while too many others were overdue.
+    pub(super) not_offered: u64,
+}
+
+impl Tally {
+    fn new() -> Self {
+        Self {
+            taken: empty_histogram(),
+            refused: empty_histogram(),
+            statuses: BTreeMap::new(),
+            rows: 0,
+            rows_refused: 0,
+            rows_duplicate: 0,
+            broken: 0,
+            not_offered: 0,
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        // Both histograms grow as needed, so adding cannot fail.
+        let _grown = (self.taken.add(&other.taken), self.refused.add(&other.refused));
+        for (status, count) in &other.statuses {
+            *self.statuses.entry(*status).or_default() += count;
+        }
+        self.rows += other.rows;
+        self.rows_refused += other.rows_refused;
+        self.rows_duplicate += other.rows_duplicate;
+        self.broken += other.broken;
+    }
+
+    fn record(&mut self, answer: &RowCounts, status: u16, took: Duration) {
+        *self.statuses.entry(status).or_default() += 1;
+        let histogram = if is_taken(status) { &mut self.taken } else { &mut self.refused };
+        record(histogram, took);
+        self.rows += answer.kept;
+        self.rows_refused += answer.refused;
+        self.rows_duplicate += answer.known;
+    }
+}
+
+fn is_taken(status: u16) -> bool {
+    (200..300).contains(&status)
+}
+
+/// What an answer says about its rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct RowCounts {
+    kept: u64,
+    refused: u64,
+    known: u64,
+}
+
+impl RowCounts {
+    /// A server that says nothing of rows took them all, if it says 2xx.
+    fn read(status: u16, body: &[u8], rows: u64) -> Self {
+        if !is_taken(status) {
+            return Self::default();
+        }
+        let refused = count_in(body, "\"failed\"").unwrap_or(0);
+        let known = count_in(body, "\"duplicates\"")
+            .unwrap_or_else(|| u64::from(memchr::memmem::find(body, b"\"duplicate\":true").is_some()));
+        Self { kept: rows.saturating_sub(refused + known), refused, known }
+    }
+}
+
+/// A histogram of nanoseconds with three digits, which grows as needed.
+#[expect(clippy::expect_used, reason = "three digits are within what the histogram takes")]
+pub(super) fn empty_histogram() -> Histogram<u64> {
+    Histogram::new(3).expect("three digits")
+}
+
+/// Records a time; the histogram grows as needed.
+pub(super) fn record(histogram: &mut Histogram<u64>, took: Duration) {
+    let _grown = histogram.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+}
+
+/// Counts that others may read while a run is on.
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    /// Rows taken so far, warm-up included.
+    pub(super) rows: AtomicU64,
+}
+
+/// Runs the plan to its end.
+pub(super) async fn run(plan: &Plan, live: &Arc<Live>) -> anyhow::Result<Tally> {
+    let begin = Instant::now();
+    let window = Window { from: begin + plan.warmup, until: begin + plan.warmup + plan.measure };
+    let mut connections = JoinSet::new();
+    let mut due = Vec::new();
+    for index in 0..plan.connections {
+        let receiver = plan.rate.map(|_rate| {
+            let (sender, receiver) = mpsc::channel(OVERDUE_MAX);
+            due.push(sender);
+            receiver
+        });
+        let one = Connection {
+            plan: plan.clone(),
+            window,
+            templates: templates(&plan.shape, index as u64),
+            next_id: ((index as u64) << 40) | ((std::process::id() as u64 & 0xffff) << 24),
+            turn: 0,
+            tally: Tally::new(),
+            live: Arc::clone(live),
+        };
+        connections.spawn(one.run(receiver));
+    }
+    let pacer = plan.rate.map(|rate| pacer::start(rate, begin, window.until, due)).transpose()?;
+    let mut total = Tally::new();
+    let limit = tokio::time::Instant::from_std(window.until + LAST_ANSWERS_WAIT);
+    while let Ok(Some(tally)) = tokio::time::timeout_at(limit, connections.join_next()).await {
+        total.add(&tally?);
+    }
+    total.broken += connections.len() as u64; // those that never got their last answer
+    if let Some(pacer) = pacer {
+        total.not_offered = pacer.join().map_err(|_panic| anyhow::anyhow!("the pacer died"))?;
+    }
+    Ok(total)
+}
+
+fn templates(shape: &Shape, index: u64) -> Vec<Template> {
+    let request_bytes = (shape.rows * shape.row_bytes).max(1);
+    let count = (TEMPLATE_BYTES / request_bytes).clamp(1, TEMPLATES_MAX) as u64;
+    (0..count).map(|at| Template::new(shape, index * 1_000 + at + 1)).collect()
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    from: Instant,
+    until: Instant,
+}
+
+struct Connection {
+    plan: Plan,
+    window: Window,
+    templates: Vec<Template>,
+    next_id: u64,
+    turn: usize,
+    tally: Tally,
+    live: Arc<Live>,
+}
+
+impl Connection {
+    async fn run(mut self, mut due: Option<mpsc::Receiver<Instant>>) -> Tally {
+        while Instant::now() < self.window.until {
+            let ended = match Wire::open(&self.plan.shape.host).await {
+                Ok(mut wire) => match &mut due {
+                    Some(due) => self.open_loop(&mut wire, due).await,
+                    None => self.closed_loop(&mut wire).await,
+                },
+                Err(error) => Err(error),
+            };
+            match ended {
+                Ok(Ended::Time) => break,
+                Ok(Ended::ServerCloses) => {}
+                Err(_broken) => {
+                    self.tally.broken += 1;
+                    tokio::time::sleep(RECONNECT_WAIT).await;
+                }
+            }
+        }
+        self.tally
+    }
+
+    async fn closed_loop(&mut self, wire: &mut Wire) -> Result<Ended, WireError> {
+        let mut sent_at = VecDeque::with_capacity(self.plan.pipeline);
+        loop {
+            while sent_at.len() < self.plan.pipeline && Instant::now() < self.window.until {
+                sent_at.push_back(Instant::now());
+                self.send(wire).await?;
+            }
+            let Some(begun) = sent_at.pop_front() else { return Ok(Ended::Time) };
+            if self.take_answer(wire, begun).await? {
+                return Ok(Ended::ServerCloses);
+            }
+        }
+    }
+
+    async fn open_loop(
+        &mut self,
+        wire: &mut Wire,
+        due: &mut mpsc::Receiver<Instant>,
+    ) -> Result<Ended, WireError> {
+        while let Some(begun) = due.recv().await {
+            self.send(wire).await?;
+            if self.take_answer(wire, begun).await? {
+                return Ok(Ended::ServerCloses);
+            }
+        }
+        Ok(Ended::Time)
+    }
+
+    async fn send(&mut self, wire: &mut Wire) -> Result<(), WireError> {
+        let turn = self.turn % self.templates.len();
+        self.turn += 1;
+        wire.send(self.templates[turn].fresh(&mut self.next_id)).await
+    }
+
+    /// Takes one answer into the books; true when the server closes the connection after it.
+    async fn take_answer(&mut self, wire: &mut Wire, begun: Instant) -> Result<bool, WireError> {
+        let seen = wire.answer().await?;
+        let now = Instant::now();
+        let body = &wire.buffer()[seen.body.clone()];
+        let rows = RowCounts::read(seen.status, body, self.plan.shape.rows as u64);
+        self.live.rows.fetch_add(rows.kept, Ordering::Relaxed);
+        if now >= self.window.from && now <= self.window.until {
+            self.tally.record(&rows, seen.status, now.saturating_duration_since(begun));
+        }
+        if !is_taken(seen.status) && !self.plan.refused_wait.is_zero() {
+            tokio::time::sleep(self.plan.refused_wait).await;
+        }
+        Ok(seen.closes)
+    }
+}
+
+enum Ended {
+    Time,
+    ServerCloses,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_any_length_are_kept() {
+        let mut histogram = empty_histogram();
+        for took in [Duration::from_nanos(900), Duration::from_millis(3), Duration::from_secs(100)] {
+            record(&mut histogram, took);
+        }
+        assert_eq!((histogram.len(), histogram.max() / 100_000_000), (3, 1_000));
+    }
+
+    #[test]
+    fn rows_are_counted_by_what_the_answer_says() {
+        let cases: &[(u16, &str, (u64, u64, u64))] = &[
+            (200, r#"{"ok":true}"#, (10, 0, 0)),
+            (204, "", (10, 0, 0)),
+            (200, r#"{"duplicate":true}"#, (9, 0, 1)),
+            (200, r#"{"total":10,"succeeded":7,"failed":2,"duplicates":1}"#, (7, 2, 1)),
+            (503, r#"{"error":"service unavailable"}"#, (0, 0, 0)),
+        ];
+        for (status, body, (kept, refused, known)) in cases {
+            let read = RowCounts::read(*status, body.as_bytes(), 10);
+            assert_eq!(read, RowCounts { kept: *kept, refused: *refused, known: *known }, "{body}");
+        }
+    }
+}
