@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::bench::BenchArgs;
+use crate::send::SendArgs;
+
 /// The event gateway: rows in over HTTP, durable at 200, in ClickHouse a moment later.
 ///
 /// Without a command it serves, configured by ./config.yaml and WH_* variables.
@@ -26,6 +29,10 @@ const AFTER: &str = "Exit codes: 0 done or cleanly stopped, 1 failed, 64 wrong u
 pub(crate) enum Command {
     /// Serves with everything embedded under ./data: loopback only, open routes, a sample table.
     Dev,
+    /// Loads a file of rows into a table.
+    Send(SendArgs),
+    /// Measures a server with a load of its own making.
+    Bench(BenchArgs),
     /// Asks the gateway on this machine whether it lives.
     Health,
     /// Prints the version.

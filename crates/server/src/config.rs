@@ -105,6 +105,8 @@ pub(crate) struct Config {
 pub(crate) struct Server {
     /// Address and port.
     pub(crate) listen: SocketAddr,
+    /// How long a stop goes on as before, but for readiness.
+    pub(crate) drain_delay: Duration,
     /// What a stop gives to requests and batches in flight.
     pub(crate) shutdown_timeout: Duration,
 }

@@ -1,11 +1,18 @@
 //! The wavehouse program: configuration, wiring, supervisor, operator commands.
 
+mod background;
+mod bench;
+mod budget;
 mod cli;
 mod config;
-mod gateway;
+mod dev;
+mod engine;
 mod health;
 mod logs;
+mod metrics;
+mod send;
 mod supervisor;
+mod wiring;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,13 +23,15 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use cli::{Cli, Command, ConfigCommand};
-use config::{Loaded, Mode, Sources};
+use config::{Finding, Loaded, Mode, Sources};
 use supervisor::{Cause, Outcome};
 
 /// Something failed.
 const FAILED: u8 = 1;
 /// Wrong usage or configuration.
 const USAGE: u8 = 64;
+/// The variable that commands which talk to a server take its key from.
+const OPERATOR_KEY: &str = "WH_AUTH_OPERATOR_KEY";
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -38,19 +47,29 @@ fn main() -> ExitCode {
     let env: BTreeMap<String, String> = std::env::vars_os()
         .map(|(name, text)| (name.to_string_lossy().into_owned(), text.to_string_lossy().into_owned()))
         .collect();
-    run(cli, &env)
+    run(&cli, &env)
 }
 
-fn run(cli: Cli, env: &BTreeMap<String, String>) -> ExitCode {
+fn run(cli: &Cli, env: &BTreeMap<String, String>) -> ExitCode {
     match &cli.command {
-        None => serve(&cli, env, Mode::Serve),
-        Some(Command::Dev) => serve(&cli, env, Mode::Dev),
+        None => serve(cli, env, Mode::Serve),
+        Some(Command::Dev) => serve(cli, env, Mode::Dev),
+        Some(Command::Send(args)) => {
+            let mut args = args.clone();
+            args.operator_key = env.get(OPERATOR_KEY).cloned();
+            command(send::run(args))
+        }
+        Some(Command::Bench(args)) => {
+            let mut args = args.clone();
+            args.operator_key = env.get(OPERATOR_KEY).cloned();
+            command(bench::run(args))
+        }
         Some(Command::Version) => say(&format!("wavehouse {}\n", env!("CARGO_PKG_VERSION"))),
         Some(Command::Health) => match health::address(env).and_then(health::check) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&format!("{error:#}"), FAILED),
         },
-        Some(Command::Config(ConfigCommand::Check(args))) => match load(&cli, env, mode(args.dev)) {
+        Some(Command::Config(ConfigCommand::Check(args))) => match load(cli, env, mode(args.dev)) {
             Ok(loaded) => {
                 let warnings: String =
                     loaded.config.warnings.iter().map(|line| format!("warning: {line}\n")).collect();
@@ -58,7 +77,7 @@ fn run(cli: Cli, env: &BTreeMap<String, String>) -> ExitCode {
             }
             Err(code) => code,
         },
-        Some(Command::Config(ConfigCommand::Print(args))) => match load(&cli, env, mode(args.dev)) {
+        Some(Command::Config(ConfigCommand::Print(args))) => match load(cli, env, mode(args.dev)) {
             Ok(loaded) => say(&config::print(&loaded.layers, mode(args.dev))),
             Err(code) => code,
         },
@@ -85,19 +104,26 @@ fn serve(cli: &Cli, env: &BTreeMap<String, String>, mode: Mode) -> ExitCode {
         Ok(loaded) => loaded.config,
         Err(code) => return code,
     };
-    if let Some(finding) = config::probe_data_dir(&config.data_dir) {
-        return fail(config::report(&[finding]).trim_end(), USAGE);
-    }
-    logs::start(config.log_level);
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("the runtime cannot start: {error}"), FAILED),
+    let mut findings: Vec<Finding> = config::probe_data_dir(&config.data_dir).into_iter().collect();
+    let engine = wiring::find_engine(&config).map_err(|missing| findings.extend(missing));
+    let Ok(engine) = engine.and_then(|engine| if findings.is_empty() { Ok(engine) } else { Err(()) }) else {
+        return fail(config::report(&findings).trim_end(), USAGE);
     };
-    match runtime.block_on(gateway::run(config)) {
+    logs::start(config.log_level);
+    match block_on(wiring::run(config, engine)) {
         Ok(outcome) if outcome.clean() => ExitCode::SUCCESS,
         Ok(outcome) => leave(&outcome),
         Err(error) => fail(&format!("{error:#}"), FAILED),
     }
+}
+
+fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
+}
+
+/// Runs a command that talks to a server.
+fn command(work: impl Future<Output = anyhow::Result<ExitCode>>) -> ExitCode {
+    block_on(work).unwrap_or_else(|error| fail(&format!("{error:#}"), FAILED))
 }
 
 /// Leaves without waiting for threads that may hang: what must be durable is.

@@ -49,6 +49,8 @@ pub(crate) enum OnExit {
 /// How long each part of a stop may take; the parts add up.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StopBudget {
+    /// For those who balance load to hear that we go, before anything is refused.
+    pub(crate) delay: Duration,
     /// For requests and batches in flight, both together.
     pub(crate) drain: Duration,
 }
@@ -62,9 +64,10 @@ impl StopBudget {
     const RELEASE: Duration = Duration::from_secs(5);
 
     fn deadline(&self, phase: Phase, stop_began: Instant, now: Instant) -> Instant {
+        let drained = stop_began + self.delay + self.drain;
         match phase {
-            Phase::Api => stop_began + self.drain,
-            Phase::Worker => (stop_began + self.drain).max(now + Self::WORKER_MIN),
+            Phase::Api => drained,
+            Phase::Worker => drained.max(now + Self::WORKER_MIN),
             Phase::Background => now + Self::BACKGROUND,
             Phase::Release => now + Self::RELEASE,
         }

@@ -28,6 +28,8 @@ pub(crate) enum Kind {
     Bytes {
         /// Least value.
         min: u64,
+        /// Greatest value.
+        max: u64,
     },
     /// A list of texts; in a variable, separated by commas.
     List,
@@ -75,7 +77,6 @@ impl Key {
 
 const PORT: Kind = Kind::Whole { min: 1, max: 65_535 };
 const PORT_OR_NONE: Kind = Kind::Whole { min: 0, max: 65_535 };
-const COUNT: Kind = Kind::Whole { min: 1, max: 1_000_000_000 };
 const ONE_MIB: u64 = 1 << 20;
 
 /// The keys, in the order in which the reference page shows them.
@@ -91,6 +92,8 @@ pub(crate) const KEYS: &[Key] = &[
     key("server.port", "WH_SERVER_PORT", PORT, Some("8080"), "The port to listen on."),
     key("server.shutdown_timeout", "WH_SERVER_SHUTDOWN_TIMEOUT", Kind::Whole { min: 0, max: 3600 }, Some("10"),
         "Seconds that a stop gives requests and batches in flight. Closing the queue and the engine may take 8 s more: a supervisor's grace period must be longer than both."),
+    key("server.drain_delay", "WH_SERVER_DRAIN_DELAY", Kind::Whole { min: 0, max: 3600 }, Some("0"),
+        "Seconds that a stop waits, with `/readyz` at 503 and everything else as before, for load balancers to look elsewhere. They come before `server.shutdown_timeout`."),
     key("auth.operator_key", "WH_AUTH_OPERATOR_KEY", Kind::Secret, Some(""),
         "The operator's key, sent as `Authorization: Operator <key>` or `X-Operator-Key`. Outside `wavehouse dev` every route but health, version and metrics needs it."),
     key("auth.operator_key_file", "WH_AUTH_OPERATOR_KEY_FILE", Kind::Path, None,
@@ -136,19 +139,19 @@ pub(crate) const KEYS: &[Key] = &[
     key("coord.backend", "WH_COORD_BACKEND", Kind::Word(&["local"], &["nats"]), Some("local"), "How processes agree who does what."),
     key("cache.backend", "WH_CACHE_BACKEND", Kind::Word(&["off"], &["local", "redis"]), Some("off"), "Where answers to queries are kept."),
     key("dedupe.backend", "WH_DEDUPE_BACKEND", Kind::Word(&["off"], &["pebble", "dynamodb"]), Some("off"), "Where ids of rows are kept, so that a row sent twice is stored once."),
-    key("queue.disk_bytes_max", "WH_QUEUE_DISK_BYTES_MAX", Kind::Bytes { min: 8 * ONE_MIB }, None,
+    key("queue.disk_bytes_max", "WH_QUEUE_DISK_BYTES_MAX", Kind::Bytes { min: 8 * ONE_MIB, max: u64::MAX }, None,
         "Most bytes of disk that the queue takes, rows kept for live streams included. Unset: as much as the disk has."),
-    key("ingest.body_bytes_in_flight_max", "WH_INGEST_BODY_BYTES_IN_FLIGHT_MAX", Kind::Bytes { min: 16 * ONE_MIB }, Some("256MiB"),
+    key("ingest.body_bytes_in_flight_max", "WH_INGEST_BODY_BYTES_IN_FLIGHT_MAX", Kind::Bytes { min: 32 * ONE_MIB, max: u64::MAX }, Some("256MiB"),
         "Most bytes of request bodies held in memory at once, all requests together; beyond it, ingest answers 503."),
     key("worker.linger_ms", "WH_WORKER_LINGER_MS", Kind::Whole { min: 0, max: 600_000 }, Some("1000"),
         "Milliseconds that a row may wait for others before it is inserted."),
-    key("worker.batch_rows", "WH_WORKER_BATCH_ROWS", COUNT, Some("10000"), "Rows after which a batch does not wait any longer."),
-    key("worker.batch_bytes", "WH_WORKER_BATCH_BYTES", Kind::Bytes { min: 1 }, Some("8MiB"), "Bytes after which a batch does not wait any longer."),
-    key("worker.batch_bytes_max", "WH_WORKER_BATCH_BYTES_MAX", Kind::Bytes { min: 1 }, Some("64MiB"),
+    key("worker.batch_rows", "WH_WORKER_BATCH_ROWS", Kind::Whole { min: 1, max: 500_000 }, Some("10000"), "Rows after which a batch does not wait any longer."),
+    key("worker.batch_bytes", "WH_WORKER_BATCH_BYTES", Kind::Bytes { min: 1, max: 64 * ONE_MIB }, Some("8MiB"), "Bytes after which a batch does not wait any longer."),
+    key("worker.batch_bytes_max", "WH_WORKER_BATCH_BYTES_MAX", Kind::Bytes { min: 1, max: 64 * ONE_MIB }, Some("64MiB"),
         "Most bytes of one insert. Batches grow up to it while an earlier insert of the table is under way."),
     key("worker.inserts_max", "WH_WORKER_INSERTS_MAX", Kind::Whole { min: 1, max: 1024 }, Some("4"), "Most inserts under way at once, one a table."),
-    key("worker.held_rows", "WH_WORKER_HELD_ROWS", COUNT, Some("200000"), "Most rows that the worker holds in memory."),
-    key("worker.held_bytes", "WH_WORKER_HELD_BYTES", Kind::Bytes { min: ONE_MIB }, Some("256MiB"), "Most bytes that the worker holds in memory."),
+    key("worker.held_rows", "WH_WORKER_HELD_ROWS", Kind::Whole { min: 1_000_000, max: 1_000_000_000 }, Some("2000000"), "Most rows that the worker holds in memory, or a little more while batches of an earlier run are rebuilt."),
+    key("worker.held_bytes", "WH_WORKER_HELD_BYTES", Kind::Bytes { min: 2 * ONE_MIB, max: u64::MAX }, Some("256MiB"), "Most bytes that the worker holds in memory: at least two of `batch_bytes_max`."),
     key("prometheus.enabled", "WH_PROMETHEUS_ENABLED", Kind::Switch, Some("false"), "Whether metrics can be read over HTTP, by anyone who reaches the port.").in_dev("true"),
     key("prometheus.path", "WH_PROMETHEUS_PATH", Kind::Text, Some("/metrics"), "The path of the metrics."),
     key("prometheus.port", "WH_PROMETHEUS_PORT", PORT_OR_NONE, Some("0"), "A port of their own for the metrics; 0 serves them on `server.port`."),
@@ -159,7 +162,7 @@ pub(crate) const KEYS: &[Key] = &[
         "The library `libchdb.so`. Unset: `.deps/chdb/` here or in a folder above, where `make run` puts it."),
     key("engine.port", "WH_ENGINE_PORT", PORT_OR_NONE, Some("0"),
         "The loopback port where the engine speaks ClickHouse's HTTP protocol; 0 takes 8123 if it is free, else any."),
-    key("engine.memory_bytes_max", "WH_ENGINE_MEMORY_BYTES_MAX", Kind::Bytes { min: 256 * ONE_MIB }, Some("2GiB"), "Most memory that the engine takes for queries and inserts."),
+    key("engine.memory_bytes_max", "WH_ENGINE_MEMORY_BYTES_MAX", Kind::Bytes { min: 256 * ONE_MIB, max: u64::MAX }, Some("2GiB"), "Most memory that the engine takes for queries and inserts."),
 ];
 
 /// Variables that have no key in the file.

@@ -79,7 +79,12 @@ fn from_tree(tree: &Tree, path: &str, layers: &mut Layers, findings: &mut Vec<Fi
         return;
     }
     if let Some(inert) = inert::by_path(path) {
-        findings.push(Finding::new(format!("{path} (file)"), "is set", format!("nothing; {}", inert.why), inert.fix));
+        findings.push(Finding::new(
+            format!("{path} (file)"),
+            "is set",
+            format!("nothing; {}", inert.why),
+            inert.fix,
+        ));
         return;
     }
     let block = path.is_empty() || keys::is_block(path);
@@ -156,7 +161,12 @@ fn from_flag(flag: &str, layers: &mut Layers, findings: &mut Vec<Finding>) {
     if let Some(key) = keys::by_path(path) {
         layers.insert(key.path, Given { value: Value::Text(text.to_owned()), origin: Origin::Flag });
     } else if let Some(inert) = inert::by_path(path) {
-        findings.push(Finding::new(format!("{path} (--set)"), "is set", format!("nothing; {}", inert.why), inert.fix));
+        findings.push(Finding::new(
+            format!("{path} (--set)"),
+            "is set",
+            format!("nothing; {}", inert.why),
+            inert.fix,
+        ));
     } else {
         findings.push(unknown_key(path, "--set"));
     }

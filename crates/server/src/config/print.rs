@@ -51,8 +51,8 @@ fn scalar(kind: Kind, value: &Value) -> Tree {
         },
         Kind::Switch => values::switch(value).map_or_else(|_| plain(), Tree::from),
         Kind::Whole { min, max } => values::whole(value, min, max).map_or_else(|_| plain(), Tree::from),
-        Kind::Bytes { min } => {
-            values::bytes(value, min).map_or_else(|_| plain(), |count| values::show_bytes(count).into())
+        Kind::Bytes { min, max } => {
+            values::bytes(value, min, max).map_or_else(|_| plain(), |count| values::show_bytes(count).into())
         }
         Kind::List => values::list(value).map_or_else(|_| plain(), Tree::from),
         Kind::Map => values::map(value).map_or_else(

@@ -61,7 +61,10 @@ fn holds(kind: Kind) -> String {
         Kind::Path => "path".to_owned(),
         Kind::Switch => "`true` or `false`".to_owned(),
         Kind::Whole { min, max } => format!("{min} to {max}"),
-        Kind::Bytes { min } => format!("bytes, such as `64MiB`; at least {}", show_bytes(min)),
+        Kind::Bytes { min, max: u64::MAX } => format!("bytes, such as `64MiB`; at least {}", show_bytes(min)),
+        Kind::Bytes { min, max } => {
+            format!("bytes, such as `8MiB`; {} to {}", show_bytes(min), show_bytes(max))
+        }
         Kind::List => "list; in the variable `a,b`".to_owned(),
         Kind::Map => "names with texts; in the variable `A=x,B=y`".to_owned(),
         Kind::Word(words, _) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),

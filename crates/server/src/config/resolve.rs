@@ -30,6 +30,7 @@ pub(crate) fn resolve(sources: &Sources<'_>, layers: &Layers, findings: &mut Vec
         instance_id: instance_id(&reader.any_text("instance_id"), sources.host),
         server: Server {
             listen: SocketAddr::new(listen, reader.port("server.port")),
+            drain_delay: reader.seconds("server.drain_delay"),
             shutdown_timeout: reader.seconds("server.shutdown_timeout"),
         },
         operator_key: Some(key).filter(|key| !key.is_empty()),
@@ -114,8 +115,8 @@ impl Reader<'_> {
     }
 
     fn bytes(&mut self, path: &str) -> Option<u64> {
-        let Some(Kind::Bytes { min }) = keys::by_path(path).map(|key| key.kind) else { return None };
-        self.value(path, |value| values::bytes(value, min))
+        let Some(Kind::Bytes { min, max }) = keys::by_path(path).map(|key| key.kind) else { return None };
+        self.value(path, |value| values::bytes(value, min, max))
     }
 
     fn switch(&mut self, path: &str) -> bool {

@@ -170,12 +170,13 @@ fn batches_in_order(case: &Case<'_>) -> Option<Finding> {
 
 fn batch_fits_worker(case: &Case<'_>) -> Option<Finding> {
     let worker = &case.config.worker;
-    (worker.batch_bytes_max > worker.held_bytes || worker.batch_rows > worker.held_rows).then(|| {
+    let least = worker.batch_bytes_max.saturating_mul(2);
+    (worker.held_bytes < least).then(|| {
         Finding::new(
             case.subject("worker.held_bytes"),
-            format!("and worker.held_rows hold {} bytes and {} rows", worker.held_bytes, worker.held_rows),
-            format!("room for one batch: {} bytes and {} rows", worker.batch_bytes_max, worker.batch_rows),
-            "raise worker.held_bytes or worker.held_rows, or lower worker.batch_bytes_max or worker.batch_rows",
+            format!("is {}", worker.held_bytes),
+            format!("room for two batches of worker.batch_bytes_max, which are {least} bytes"),
+            "raise this or lower that",
         )
     })
 }

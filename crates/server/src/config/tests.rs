@@ -59,7 +59,7 @@ fn samples(kind: Kind, path: &str) -> (String, String, &'static str) {
         (_, Kind::AnyText | Kind::Secret) => texts("one", "two", "\u{0}none"),
         (_, Kind::Switch) => texts("true", "false", "yes"),
         (_, Kind::Whole { min, max }) => (min.to_string(), max.to_string(), "-1"),
-        (_, Kind::Bytes { min }) => (min.to_string(), "1TiB".to_owned(), "1kb"),
+        (_, Kind::Bytes { min, max }) => (min.to_string(), max.min(1 << 40).to_string(), "1kb"),
         (_, Kind::List) => texts("x", "x,y", "x,,y"),
         (_, Kind::Map) => texts("X-A=1", "X-A=2", "X-A"),
         (_, Kind::Word(words, _)) => texts(words.first().unwrap(), words.last().unwrap(), "quantum"),
@@ -82,10 +82,7 @@ fn company(path: &str) -> Vec<(&'static str, &'static str)> {
     match path {
         "tenant.clickhouse.tls.cert_file" => vec![("WH_CH_TLS_KEY_FILE", "k")],
         "tenant.clickhouse.tls.key_file" => vec![("WH_CH_TLS_CERT_FILE", "c")],
-        "worker.batch_bytes" => vec![("WH_WORKER_BATCH_BYTES_MAX", "1TiB"), ("WH_WORKER_HELD_BYTES", "1TiB")],
-        "worker.batch_bytes_max" => vec![("WH_WORKER_BATCH_BYTES", "1"), ("WH_WORKER_HELD_BYTES", "1TiB")],
-        "worker.batch_rows" => vec![("WH_WORKER_HELD_ROWS", "1000000000")],
-        "worker.held_rows" => vec![("WH_WORKER_BATCH_ROWS", "1")],
+        "worker.batch_bytes_max" => vec![("WH_WORKER_BATCH_BYTES", "1")],
         "worker.held_bytes" => vec![("WH_WORKER_BATCH_BYTES", "1"), ("WH_WORKER_BATCH_BYTES_MAX", "1")],
         _ => vec![],
     }
@@ -276,7 +273,7 @@ tenant:
   clickhouse: {url: \"http://u:hunter2@db\", http_port: 1, max_idle_conns: 5, tls: {cert_file: c, enabled: true}, headers: {Authorization: x}}
   dedupe: {enabled: false}
   database: x
-worker: {batch_bytes: 1TiB}
+worker: {batch_bytes: 8MiB, batch_bytes_max: 4MiB, held_bytes: 7MiB, held_rows: 5}
 prometheus: {enabled: true, path: /v1/metrics, port: 8080}
 otel: {enabled: true}
 nonsense: {deep: {er: 1}, blank: {}}
@@ -320,5 +317,5 @@ fn the_reference_page_is_current() {
         std::fs::write(path, &page).unwrap();
     }
     let kept = std::fs::read_to_string(path).unwrap_or_default();
-    assert_eq!(kept, page, "docs/reference/config.md is old: UPDATE_DOCS=1 cargo test -p wavehouse-server");
+    assert!(kept == page, "docs/reference/config.md is old: UPDATE_DOCS=1 cargo test -p wavehouse-server");
 }

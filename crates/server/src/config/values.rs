@@ -49,15 +49,17 @@ fn digits(text: &str) -> Option<u64> {
 /// Units of a number of bytes.
 const UNITS: [(&str, u64); 4] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 
-pub(crate) fn bytes(value: &Value, min: u64) -> Result<u64, Expected> {
+pub(crate) fn bytes(value: &Value, min: u64, max: u64) -> Result<u64, Expected> {
     let number = match value {
         Value::Text(text) | Value::Tree(Tree::String(text)) => byte_text(text.trim()),
         Value::Tree(Tree::Number(number)) => number.as_u64(),
         Value::Tree(_) => None,
     };
-    number
-        .filter(|number| *number >= min)
-        .ok_or_else(|| format!("a number of bytes such as 67108864 or 64MiB, at least {}", show_bytes(min)))
+    number.filter(|number| (min..=max).contains(number)).ok_or_else(|| {
+        let at_most =
+            if max == u64::MAX { String::new() } else { format!(" and at most {}", show_bytes(max)) };
+        format!("a number of bytes such as 67108864 or 64MiB, at least {}{at_most}", show_bytes(min))
+    })
 }
 
 fn byte_text(text: &str) -> Option<u64> {
@@ -140,10 +142,10 @@ mod tests {
     #[test]
     fn byte_counts() {
         for (text, count) in [("1", 1), ("8MiB", 8 << 20), ("2 GiB", 2 << 30), ("1TiB", 1 << 40)] {
-            assert_eq!(bytes(&given(text), 1), Ok(count), "{text}");
+            assert_eq!(bytes(&given(text), 1, u64::MAX), Ok(count), "{text}");
         }
-        for bad in ["", "8MB", "-1", "1.5GiB", "99999999999999TiB", "MiB"] {
-            assert!(bytes(&given(bad), 1).is_err(), "{bad}");
+        for bad in ["", "8MB", "-1", "1.5GiB", "99999999999999TiB", "MiB", "0"] {
+            assert!(bytes(&given(bad), 1, u64::MAX).is_err(), "{bad}");
         }
         for (count, text) in [(0, "0"), (1023, "1023"), (8 << 20, "8MiB"), ((1 << 30) + 1, "1073741825")] {
             assert_eq!(show_bytes(count), text);

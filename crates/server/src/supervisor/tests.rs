@@ -8,7 +8,7 @@ type Log = Arc<Mutex<Vec<&'static str>>>;
 
 fn supervisor() -> (Supervisor, mpsc::Sender<Signal>, mpsc::Receiver<Signal>) {
     let (send, receive) = mpsc::channel(4);
-    (Supervisor::new(StopBudget { drain: Duration::from_secs(10) }), send, receive)
+    (Supervisor::new(StopBudget { delay: Duration::ZERO, drain: Duration::from_secs(10) }), send, receive)
 }
 
 fn until_stopped(supervisor: &mut Supervisor, name: &'static str, phase: Phase, log: &Log) {
@@ -104,7 +104,7 @@ async fn a_second_signal_ends_it_at_once() {
 
 #[test]
 fn the_parts_of_a_stop_add_up_to_what_is_documented() {
-    let budget = StopBudget { drain: Duration::from_secs(10) };
+    let budget = StopBudget { delay: Duration::ZERO, drain: Duration::from_secs(10) };
     let began = Instant::now();
     let mut now = began;
     for phase in Phase::ORDER {

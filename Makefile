@@ -1,0 +1,48 @@
+# WaveHouse. `make help` lists what there is.
+#
+# CARGO_TARGET_DIR and WH_* variables are honoured everywhere.
+
+.DEFAULT_GOAL := help
+.PHONY: help run test soak bench fmt lint deps clean-data build
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+PROGRAMS := -p wavehouse-server -p wavehouse-clickhouse-embedded
+
+help: ## Lists the goals
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+run: ## Starts a gateway with everything embedded, on loopback, data under ./data
+	@scripts/deps run
+	@cargo build --release --quiet $(PROGRAMS)
+	@exec $(TARGET)/release/wavehouse dev
+
+build: ## Builds both programs for use
+	cargo build --release $(PROGRAMS)
+
+test: ## Runs every test, with real engines and the official clients; nothing is skipped
+	scripts/deps test
+	cargo build $(PROGRAMS)
+	cargo test --workspace
+
+soak: ## Kills the gateway and the engine a hundred times under load and counts the rows
+	scripts/deps run
+	cargo build --release $(PROGRAMS)
+	WAVEHOUSE_SOAK_KILLS=$(or $(KILLS),100) cargo test --release -p wavehouse-server --test it -- --nocapture --test-threads 1 soak
+
+bench: ## Prints figures: ingest, end to end, and what they are held against
+	scripts/deps run
+	cargo build --release $(PROGRAMS)
+	scripts/bench
+
+fmt: ## Formats the code
+	cargo fmt --all
+
+lint: ## Checks format and lints; warnings are errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+deps: ## Fetches the engine, sample rows and official clients into .deps/
+	scripts/deps test
+
+clean-data: ## Removes ./data, the rows of `make run`
+	rm -rf data

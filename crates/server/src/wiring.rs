@@ -1,0 +1,224 @@
+//! Puts the parts together, in the order in which they need each other, and hands them to the supervisor.
+//!
+//! ```text
+//! listener ─ engine? ─ ClickHouse (not dialled) ─ queue ─ worker ─ api ─ timers
+//! ```
+//!
+//! The listener is bound first, so that a taken port is told before anything is opened. ClickHouse need not be there:
+//! the gateway then starts degraded, takes no rows of tables that it has never seen, and recovers by itself.
+
+mod parts;
+mod queue;
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use wavehouse_api::{Api, ApiParts};
+use wavehouse_broker::SharedBroker;
+use wavehouse_clickhouse::{ClickHouseMetrics, ClickHouseSink, Connection, Targets};
+use wavehouse_core::TenantId;
+use wavehouse_worker::{Worker, WorkerMetrics};
+
+use crate::background::{Depths, sweep};
+use crate::config::{Config, Finding, Mode};
+use crate::supervisor::{OnExit, Outcome, Phase, StopBudget, Supervisor, listen};
+use crate::{dev, engine, metrics};
+
+/// Finds the engine's files if one is to run beside us.
+///
+/// # Errors
+/// What is missing.
+pub(crate) fn find_engine(config: &Config) -> Result<Option<engine::Files>, Vec<Finding>> {
+    let Some(engine) = &config.engine else { return Ok(None) };
+    let own = std::env::current_exe().unwrap_or_default();
+    let here = std::env::current_dir().unwrap_or_default();
+    engine::find(engine, &own, &here).map(Some)
+}
+
+/// Starts everything, runs until something ends it, stops everything.
+///
+/// # Errors
+/// What could not be started.
+pub(crate) async fn run(config: Config, engine_files: Option<engine::Files>) -> anyhow::Result<Outcome> {
+    let mut catching = JoinSet::new();
+    let signals = listen(config.mode == Mode::Dev, &mut catching).context("cannot catch signals")?;
+    let listener = bind(config.server.listen).await?;
+    let metrics_listener = match config.prometheus.as_ref().and_then(|prometheus| prometheus.port) {
+        Some(port) => Some(bind((config.server.listen.ip(), port).into()).await?),
+        None => None,
+    };
+    for warning in &config.warnings {
+        warn!("{warning}");
+    }
+    let mut supervisor = Supervisor::new(StopBudget {
+        delay: config.server.drain_delay,
+        drain: config.server.shutdown_timeout,
+    });
+    assemble(&config, engine_files, listener, metrics_listener, &mut supervisor)?;
+    info!(
+        instance = config.instance_id,
+        version = env!("CARGO_PKG_VERSION"),
+        address = %config.server.listen,
+        data_dir = %config.data_dir.display(),
+        "wavehouse is up"
+    );
+    Ok(supervisor.run(signals).await)
+}
+
+async fn bind(address: std::net::SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+}
+
+/// Makes every part, then starts them; nothing runs before everything is made.
+fn assemble(
+    config: &Config,
+    engine_files: Option<engine::Files>,
+    listener: TcpListener,
+    metrics_listener: Option<TcpListener>,
+    supervisor: &mut Supervisor,
+) -> anyhow::Result<()> {
+    std::fs::create_dir_all(&config.data_dir)
+        .with_context(|| format!("cannot make {}", config.data_dir.display()))?;
+    let beside = match (&config.engine, engine_files) {
+        (Some(wanted), Some(files)) => Some(engine::prepare(config, wanted, files)?),
+        _ => None,
+    };
+    let mut registry = Registry::default();
+    let clickhouse_metrics = ClickHouseMetrics::register(&mut registry);
+    let target = parts::target(config, beside.as_ref());
+    let connection = Connection::new(target, parts::catalog_options(config), &clickhouse_metrics)
+        .context("tenant.clickhouse is not usable")?;
+    let connection = Arc::new(connection);
+    let broker = queue::open(config, &mut registry)?;
+    registry.register_collector(Box::new(Depths(Arc::clone(&broker))));
+    let targets = Targets::one(TenantId::default(), Arc::clone(&connection));
+    let sink = Arc::new(ClickHouseSink::new(targets, clickhouse_metrics));
+    let worker_metrics = WorkerMetrics::register(&mut registry);
+    let seed = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
+    let worker = Worker::new(parts::worker_options(config, seed), Arc::clone(&broker), sink, worker_metrics);
+    let api_metrics = wavehouse_api::Metrics::register(&mut registry);
+    let registry = Arc::new(registry);
+    let api = Api::new(
+        parts::api_options(config),
+        ApiParts {
+            broker: Arc::clone(&broker),
+            connection: Arc::clone(&connection),
+            registry: Arc::clone(&registry),
+            metrics: api_metrics,
+            process_id: seed,
+        },
+    );
+
+    let (ready, engine_ready) = watch::channel(beside.is_none());
+    if let Some((program, _password)) = beside.clone() {
+        supervisor
+            .spawn("engine", Phase::Release, OnExit::StopProcess, |stop| engine::run(program, ready, stop));
+    }
+    start_queue(&broker, supervisor);
+    supervisor.spawn("worker", Phase::Worker, OnExit::StopProcess, |stop| async move {
+        Ok(worker.run(stop).await?)
+    });
+    let catalog = connection.catalog.clone();
+    supervisor.spawn("tables", Phase::Background, OnExit::StopProcess, |stop| async move {
+        catalog.run(stop.clone()).await;
+        anyhow::ensure!(stop.is_cancelled(), "schema discovery ended");
+        Ok(())
+    });
+    let delay = config.server.drain_delay;
+    supervisor.spawn("api", Phase::Api, OnExit::StopProcess, |stop| serve(api, listener, delay, stop));
+    if let (Some(listener), Some(prometheus)) = (metrics_listener, &config.prometheus) {
+        let path = prometheus.path.clone();
+        supervisor.spawn("metrics", Phase::Background, OnExit::Log, |stop| {
+            metrics::serve(listener, path, registry, stop)
+        });
+    }
+    greet(
+        config,
+        &connection,
+        engine_ready,
+        beside.as_ref().map(|(program, _)| program.password_file.as_path()),
+        supervisor,
+    );
+    Ok(())
+}
+
+/// Serves until `stop`. Then those who balance load are told, and for `delay` everything goes on, since they need a moment
+/// to hear it; after that no more rows are taken and what is in flight is finished.
+async fn serve(
+    api: Api,
+    listener: TcpListener,
+    delay: Duration,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let handle = api.handle();
+    let close = CancellationToken::new();
+    let closing = async {
+        stop.cancelled().await;
+        handle.set_unready();
+        tokio::time::sleep(delay).await;
+        handle.refuse_ingest();
+        close.cancel();
+    };
+    tokio::join!(api.serve(listener, close.clone()), closing);
+    Ok(())
+}
+
+fn start_queue(broker: &SharedBroker, supervisor: &mut Supervisor) {
+    let sweeping = Arc::clone(broker);
+    supervisor.spawn("sweeper", Phase::Background, OnExit::StopProcess, |stop| sweep(sweeping, stop));
+    let broker = Arc::clone(broker);
+    supervisor.spawn("queue", Phase::Release, OnExit::StopProcess, |stop| queue::keep(broker, stop));
+}
+
+/// Once ClickHouse is there: reads its tables at once, and in development makes the sample table and prints the page.
+fn greet(
+    config: &Config,
+    connection: &Arc<Connection>,
+    mut engine_ready: watch::Receiver<bool>,
+    password_file: Option<&Path>,
+    supervisor: &mut Supervisor,
+) {
+    let connection = Arc::clone(connection);
+    let page = dev::page(&dev::Page {
+        address: config.server.listen,
+        clickhouse: &connection.client.target().url,
+        password_file,
+        data_dir: &config.data_dir,
+    });
+    let dev = config.mode == Mode::Dev;
+    supervisor.spawn("greeter", Phase::Background, OnExit::Log, |stop| async move {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(()),
+            // The engine's task holds the other end; if it is gone the process is going too.
+            _ready = engine_ready.wait_for(|ready| *ready) => {}
+        }
+        if dev {
+            dev::sample_table(&connection.client, &connection.catalog, &stop).await;
+            if !stop.is_cancelled() {
+                show(&page);
+            }
+        } else if let Err(error) = connection.catalog.refresh().await {
+            info!(error = %wavehouse_core::chain(&error), "ClickHouse is not there yet; its tables are asked for until it is");
+        }
+        Ok(())
+    });
+}
+
+fn show(page: &str) {
+    let mut out = std::io::stdout();
+    // A page that nobody can see is no reason to fail.
+    let _written = out.write_all(page.as_bytes()).and_then(|()| out.flush());
+    if !out.is_terminal() {
+        info!("ready");
+    }
+}

@@ -1,0 +1,82 @@
+//! The queue: opened with its budgets, told what its tenant may use, watched, closed.
+
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use wavehouse_broker::{Broker, BrokerHealth, SharedBroker, TenantLimits};
+use wavehouse_broker_embedded::{EmbeddedBroker, Metrics, Options};
+use wavehouse_core::TenantId;
+
+use crate::budget::{self, human};
+use crate::config::Config;
+
+/// Opens the queue in the data directory.
+///
+/// # Errors
+/// When another process has it, when it is damaged, or when the disk refuses.
+pub(crate) fn open(config: &Config, registry: &mut Registry) -> anyhow::Result<SharedBroker> {
+    let dir = &config.data_dir;
+    let free =
+        budget::free_bytes(dir).with_context(|| format!("cannot ask the disk of {}", dir.display()))?;
+    let queue_dir = dir.join("queue");
+    let used = budget::used_bytes(&queue_dir);
+    if used == 0 {
+        warn!(dir = %queue_dir.display(), "the queue starts empty: on anything but a first start, the volume did not survive");
+    }
+    let budget = budget::decide(config.queue_disk_bytes_max, config.tenant.unwritten_bytes_max, free, used);
+    info!(
+        unwritten_max = human(budget.unwritten_bytes_max),
+        disk_max = human(budget.disk_bytes_max),
+        disk_free = human(free),
+        "queue budgets"
+    );
+    if budget.overdrawn {
+        warn!(
+            disk_max = human(budget.disk_bytes_max),
+            could_have = human(free.saturating_add(used)),
+            "the disk cannot give the queue its whole budget; ingest will answer 503 when the disk is full"
+        );
+    }
+    let limits = TenantLimits {
+        unwritten_bytes_max: budget.unwritten_bytes_max,
+        gap_window: config.tenant.gap_window,
+    };
+    let mut options = Options::new(dir.clone());
+    options.disk_bytes_max = Some(budget.disk_bytes_max);
+    options.default_limits = limits;
+    let broker =
+        EmbeddedBroker::open(options, Metrics::register(registry)).context("the queue does not open")?;
+    broker.set_limits(&TenantId::default(), limits);
+    Ok(broker as Arc<dyn Broker>)
+}
+
+/// Watches the queue until `stop`, then closes it.
+///
+/// # Errors
+/// When the queue says that it is broken, or when it cannot close.
+pub(crate) async fn keep(broker: SharedBroker, stop: CancellationToken) -> anyhow::Result<()> {
+    let mut health = broker.health();
+    loop {
+        let now = health.borrow_and_update().clone();
+        match now {
+            BrokerHealth::Good => {}
+            BrokerHealth::Refusing { reason } => {
+                warn!(reason, "the queue takes no rows for now; it recovers by itself")
+            }
+            BrokerHealth::Failed { reason } => bail!("the queue is broken: {reason}"),
+        }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            changed = health.changed() => {
+                if changed.is_err() {
+                    bail!("the queue is gone");
+                }
+            }
+        }
+    }
+    broker.close().await.context("the queue did not close cleanly; acknowledged rows are on disk")
+}
