@@ -95,7 +95,7 @@ pub(super) fn fsyncs_in(page: &str) -> Option<u64> {
         .filter_map(|line| {
             let (sample, value) = line.rsplit_once(' ')?;
             let name = sample.split('{').next()?;
-            let counts = name.contains("fsync") && (name.ends_with("_total") || name.ends_with("_count"));
+            let counts = name.contains("fsync") && name.ends_with("_total");
             counts.then(|| value.parse().ok())?
         })
         .collect();
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(flushes_in(" 1 2 3 4 5 6 7 8 9 10 11"), None);
         let page = "# TYPE wavehouse_queue_fsyncs_total counter\nwavehouse_queue_fsyncs_total{tenant=\"0\"} 12\n\
                     wavehouse_fsync_seconds_count 3\nwavehouse_fsync_seconds_sum 0.5\nother_total 4\n";
-        assert_eq!(fsyncs_in(page), Some(15));
+        assert_eq!(fsyncs_in(page), Some(12));
         assert_eq!(fsyncs_in("other_total 4\n"), None);
     }
 
