@@ -59,7 +59,7 @@ impl BodyBudget {
 
 impl Held {
     /// Makes sure that `bytes` in all are held.
-    fn grow_to(&mut self, bytes: usize) -> Result<(), ApiError> {
+    pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<(), ApiError> {
         let wanted = bytes.div_ceil(BUDGET_UNIT_BYTES);
         let more = wanted.saturating_sub(self.units);
         if more == 0 {

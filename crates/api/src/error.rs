@@ -58,6 +58,8 @@ pub(crate) enum ApiError {
     ContentEncoding(String),
     #[error("request body exceeded {0} bytes")]
     TooLarge(usize),
+    #[error("{0}")]
+    Oversized(String),
     #[error("invalid request body")]
     BrokenBody,
     #[error("invalid request body: {0}")]
@@ -117,7 +119,7 @@ impl ApiError {
             Self::Internal | Self::PublishFailed | Self::RefreshFailed => StatusCode::INTERNAL_SERVER_ERROR,
             Self::WrongHost(_) | Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::MediaType(_) | Self::ContentEncoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLarge(_) | Self::Oversized(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TenantHeader(_)
             | Self::QueryString(_)
             | Self::TenantParameter(_)

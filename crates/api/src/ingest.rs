@@ -61,7 +61,8 @@ pub(crate) async fn handle(
         received_at: shared.clock.now(),
         row_bytes_max: shared.broker.block_bytes_max().saturating_sub(BLOCK_HEAD_BYTES),
     };
-    let ReadBody { bytes, held } = read_body(headers, body, &shared.bodies, BODY_BYTES_MAX).await?;
+    let ReadBody { bytes, mut held } = read_body(headers, body, &shared.bodies, BODY_BYTES_MAX).await?;
+    let body_bytes = bytes.len();
     let mut checked = if bytes.len() <= INLINE_BYTES_MAX {
         check(&bytes, &table.schema, &plan)?
     } else {
@@ -72,6 +73,8 @@ pub(crate) async fn handle(
             .await
             .map_err(|_| ApiError::Internal)??
     };
+    // Rows of `{}` grow by their receipt time; what is held grows with them.
+    held.grow_to(body_bytes + checked.lines.len())?;
     shared.metrics.records(checked.total, checked.refused.len() as u64);
     if let Some(error) = whole_refusal(&checked, plan.strict) {
         return Err(error);
@@ -93,8 +96,10 @@ fn check(body: &Bytes, schema: &TableSchema, plan: &Plan) -> Result<Checked, Api
         row_bytes_max: plan.row_bytes_max,
         depth_max: DEPTH_MAX,
     };
-    wavehouse_rows::check_body(body, plan.framing, schema, &options)
-        .map_err(|error: BodyError| ApiError::Framing(error.to_string()))
+    wavehouse_rows::check_body(body, plan.framing, schema, &options).map_err(|error| match error {
+        BodyError::TooManyRecords | BodyError::TooLarge => ApiError::Oversized(error.to_string()),
+        _ => ApiError::Framing(error.to_string()),
+    })
 }
 
 /// The receipt time as the table's own column shows it, where it has one, so that stream and table agree to the letter.

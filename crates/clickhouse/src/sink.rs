@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use wavehouse_core::{FaultKind, TableRef, TenantId};
 
+use crate::catalog::TableInfo;
 use crate::client::Request;
 use crate::error::{Class, ClickHouseError, MESSAGE_BYTES_MAX};
 use crate::metrics::{ClickHouseMetrics, OutcomeLabel};
@@ -154,7 +155,10 @@ impl RowSink for ClickHouseSink {
     async fn write(&self, batch: &RowBatch) -> Result<(), WriteError> {
         let tenant = &batch.table.tenant;
         let connection = self.targets.get(tenant).ok_or_else(|| WriteError::NoTarget(tenant.clone()))?;
-        let sql = format!("INSERT INTO {} FORMAT JSONEachRow", quoted(batch.table.table.as_str()));
+        let sql = statement(
+            batch.table.table.as_str(),
+            connection.catalog.table(batch.table.table.as_str()).as_deref(),
+        );
         let mut settings = INSERT_SETTINGS.to_vec();
         settings.push(("insert_deduplication_token", &batch.token));
         let request =
@@ -178,6 +182,16 @@ impl RowSink for ClickHouseSink {
             .get(tenant)
             .map_or_else(|| format!("none of tenant {tenant}").into(), |found| found.name())
     }
+}
+
+/// The statement that inserts into a table. Its columns are named only where ClickHouse would else not take all of them.
+fn statement(name: &str, table: Option<&TableInfo>) -> String {
+    let columns = table.filter(|table| table.schema.needs_column_list()).map(|table| {
+        let names: Vec<String> =
+            table.schema.insertable_columns().map(|column| quoted(&column.name)).collect();
+        format!(" ({})", names.join(", "))
+    });
+    format!("INSERT INTO {}{} FORMAT JSONEachRow", quoted(name), columns.unwrap_or_default())
 }
 
 /// A name as an identifier.
