@@ -1,0 +1,361 @@
+//! The keeper: a thread that has log files laid out before the writer needs them, and gives back those whose rows are all
+//! settled.
+//!
+//! A file whose rows are settled is history: it stays until it is older than its tenants' gap windows or until room is
+//! needed, the oldest first. A file that a stuck table pins, with half of it settled or more, has its unsettled blocks
+//! stored again in the active file and comes free. The keeper never waits for the writer while the writer waits for it.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use wavehouse_broker::SweepReport;
+use wavehouse_core::Timestamp;
+
+use crate::files::{LogFile, is_full};
+use crate::footer::{read_directory, read_entries, read_trailer};
+use crate::intake::{Done, Item, MovedBlock, WriteFault, lock};
+use crate::options::ROOM_RETRY;
+use crate::read::read_raw;
+use crate::shared::{QUEUE_DIR, Shared};
+use crate::spare::{Spare, Task};
+use crate::state::FileState;
+
+/// Most bytes of blocks that are moved at a time.
+const MOVE_BYTES: u64 = 4 << 20;
+/// Most free files that are kept to be written again instead of laying out new ones.
+const POOL_MAX: usize = 64;
+/// Room is made ahead of need when more than this part of what the queue may take is taken: three quarters.
+const TIGHT: (u64, u64) = (3, 4);
+
+/// A free file that keeps its old name until it is written again.
+struct Pooled {
+    number: u32,
+    file: Arc<dyn LogFile>,
+    bytes: u64,
+}
+
+#[derive(Default)]
+struct Yard {
+    next_number: u32,
+    pool: Vec<Pooled>,
+    /// Files taken since the last sweep: so many are worth keeping free.
+    taken: usize,
+}
+
+/// See the module.
+pub(crate) struct Keeper {
+    shared: Arc<Shared>,
+    yard: Mutex<Yard>,
+}
+
+impl Keeper {
+    /// `next_number` is above that of every log file.
+    pub(crate) fn new(shared: Arc<Shared>, next_number: u32) -> Self {
+        Self { shared, yard: Mutex::new(Yard { next_number, ..Yard::default() }) }
+    }
+
+    /// Works until the queue is closed.
+    pub(crate) fn run(&self) {
+        let usual = self.shared.sizes.file_bytes;
+        let mut failed = false;
+        loop {
+            match self.shared.spare.task(usual, ROOM_RETRY) {
+                Task::Stop => return,
+                Task::Idle => {
+                    failed = false;
+                    self.shared.is_good();
+                    if self.is_tight() {
+                        self.free_pinned();
+                    }
+                }
+                Task::Renumber(spare) => match self.renumber(&spare.file, spare.number, spare.bytes) {
+                    Ok(spare) => self.shared.spare.put(spare),
+                    Err(error) => tracing::warn!(%error, "cannot rename a spare log file"),
+                },
+                Task::Make(bytes) => match self.make(bytes) {
+                    Ok(spare) => {
+                        failed = false;
+                        self.shared.spare.put(spare);
+                    }
+                    Err(why) => {
+                        if !std::mem::replace(&mut failed, true) {
+                            tracing::warn!(why, bytes, "cannot lay out a log file");
+                        }
+                        self.shared.spare.fail(bytes, why);
+                        if self.free_pinned() {
+                            self.shared.spare.poke();
+                        }
+                    }
+                },
+            }
+            self.shared.count_disk();
+        }
+    }
+
+    fn taken_bytes(&self) -> u64 {
+        let (files, _) = self.shared.state().disk_bytes();
+        let pool: u64 = lock(&self.yard).pool.iter().map(|pooled| pooled.bytes).sum();
+        files + pool + self.shared.spare.held().0
+    }
+
+    fn is_tight(&self) -> bool {
+        self.taken_bytes() / TIGHT.0 * TIGHT.1 > self.shared.sizes.disk_bytes_max
+    }
+
+    /// A file to be written next: a free one, a new one, or the oldest of history.
+    pub(crate) fn make(&self, bytes: u64) -> Result<Spare, String> {
+        loop {
+            if let Some(spare) = self.take_pooled(bytes)? {
+                return Ok(spare);
+            }
+            let max = self.shared.sizes.disk_bytes_max;
+            let refusal = if self.taken_bytes().saturating_add(bytes) > max {
+                format!("its log files take all of the {max} bytes of disk that it may use")
+            } else {
+                match self.create(bytes) {
+                    Ok(spare) => return Ok(spare),
+                    Err(error) if is_full(&error) => "no room is left on its disk".to_owned(),
+                    Err(error) => return Err(format!("cannot lay out a log file: {error}")),
+                }
+            };
+            if self.reclaim_oldest().is_none() && !self.empty_pool() {
+                return Err(refusal);
+            }
+        }
+    }
+
+    fn create(&self, bytes: u64) -> io::Result<Spare> {
+        let number = self.number();
+        let file = self.shared.files.create(&Shared::path(number), bytes)?;
+        self.shared.files.sync_dir(QUEUE_DIR)?;
+        Ok(Spare { number, file, bytes })
+    }
+
+    fn number(&self) -> u32 {
+        let mut yard = lock(&self.yard);
+        yard.next_number += 1;
+        yard.next_number - 1
+    }
+
+    fn take_pooled(&self, bytes: u64) -> Result<Option<Spare>, String> {
+        let pooled = {
+            let mut yard = lock(&self.yard);
+            let fit = yard.pool.iter().position(|pooled| pooled.bytes >= bytes);
+            fit.map(|at| yard.pool.swap_remove(at))
+        };
+        let Some(pooled) = pooled else { return Ok(None) };
+        lock(&self.yard).taken += 1;
+        let renamed = self.renumber(&pooled.file, pooled.number, pooled.bytes);
+        renamed.map(Some).map_err(|error| format!("cannot rename a log file: {error}"))
+    }
+
+    fn renumber(&self, file: &Arc<dyn LogFile>, from: u32, bytes: u64) -> io::Result<Spare> {
+        let number = self.number();
+        self.shared.files.rename(&Shared::path(from), &Shared::path(number))?;
+        self.shared.files.sync_dir(QUEUE_DIR)?;
+        Ok(Spare { number, file: Arc::clone(file), bytes })
+    }
+
+    /// Removes free files of a size that nothing wants. Returns whether there were any.
+    fn empty_pool(&self) -> bool {
+        let pool = std::mem::take(&mut lock(&self.yard).pool);
+        for pooled in &pool {
+            self.remove(pooled.number);
+        }
+        !pool.is_empty()
+    }
+
+    fn remove(&self, number: u32) {
+        if let Err(error) = self.shared.files.remove(&Shared::path(number)) {
+            tracing::warn!(%error, file = Shared::path(number), "cannot remove a log file");
+        }
+    }
+
+    /// Gives the oldest file of history back. Returns its size.
+    fn reclaim_oldest(&self) -> Option<u64> {
+        let number = {
+            let state = self.shared.state();
+            let free = |(number, file): (&u32, &FileState)| {
+                (*number != state.active && file.is_free()).then_some(*number)
+            };
+            state.files.iter().find_map(free)?
+        };
+        self.reclaim(number)
+    }
+
+    /// Gives a file back whose blocks are all settled. Returns its size.
+    fn reclaim(&self, number: u32) -> Option<u64> {
+        let stretches = self.directory(number);
+        let state_of_file = {
+            let mut state = self.shared.state();
+            if number == state.active || !state.files.get(&number)?.is_free() {
+                return None;
+            }
+            state.forget_file(number, &stretches)?
+        };
+        self.shared.metrics.reclaimed_files.inc();
+        let (file, bytes) = (state_of_file.file, state_of_file.bytes);
+        let mut yard = lock(&self.yard);
+        // Whoever still reads the file has a handle on it, and would see it change.
+        let unread = Arc::strong_count(&file) == 1;
+        if unread && bytes == self.shared.sizes.file_bytes && yard.pool.len() < POOL_MAX {
+            yard.pool.push(Pooled { number, file, bytes });
+        } else {
+            drop(yard);
+            self.remove(number);
+        }
+        Some(bytes)
+    }
+
+    fn directory(&self, number: u32) -> Vec<crate::footer::Stretch> {
+        let Some((file, bytes)) =
+            self.shared.state().files.get(&number).map(|file| (Arc::clone(&file.file), file.bytes))
+        else {
+            return Vec::new();
+        };
+        let read = read_trailer(&*file, number, bytes)
+            .and_then(|trailer| trailer.map_or(Ok(None), |trailer| read_directory(&*file, &trailer)));
+        read.ok().flatten().unwrap_or_default()
+    }
+
+    /// Frees the file that costs least to free, of those that a few unsettled blocks pin. Returns whether one came free.
+    fn free_pinned(&self) -> bool {
+        let pinned = {
+            let state = self.shared.state();
+            let pinned =
+                state.files.iter().filter(|(number, file)| **number != state.active && file.is_pinned());
+            pinned.min_by_key(|(_, file)| file.live_bytes).map(|(number, _)| *number)
+        };
+        let moved = pinned.is_some_and(|number| self.move_out(number).is_ok());
+        // Settles that were not in the log yet may be all that kept a file.
+        moved | self.flush()
+    }
+
+    /// Makes settles durable. Returns whether files came free with it.
+    fn flush(&self) -> bool {
+        let free = || {
+            let state = self.shared.state();
+            state.files.iter().filter(|(number, file)| **number != state.active && file.is_free()).count()
+        };
+        let before = free();
+        self.ask(Item::Flush).is_ok() && free() > before
+    }
+
+    fn ask(&self, item: impl FnOnce(Done) -> Item) -> Result<(), WriteFault> {
+        let (done, answer) = oneshot::channel();
+        let ended = || WriteFault::Ended("the queue is closed".to_owned());
+        self.shared.intake.push(item(done)).map_err(|_| ended())?;
+        answer.blocking_recv().unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Stores the unsettled blocks of a sealed file again in the active one. Returns their bytes.
+    fn move_out(&self, number: u32) -> Result<u64, WriteFault> {
+        let stretches = self.directory(number);
+        let file = self.shared.state().files.get(&number).map(|file| Arc::clone(&file.file));
+        let Some(file) = file else { return Ok(0) };
+        let (mut blocks, mut bytes, mut total) = (Vec::new(), 0, 0);
+        for stretch in &stretches {
+            let count = stretch.count as usize;
+            let entries = read_entries(&*file, u64::from(stretch.entries_at), count);
+            for entry in entries.map_err(|error| WriteFault::Ended(error.to_string()))? {
+                if !self.shared.state().is_live_in(stretch.table, entry.sequence, number) {
+                    continue;
+                }
+                let block = read_raw(&*file, (number, stretch.table), &entry).map_err(|why| {
+                    self.shared.state().mark_damaged(stretch.table, entry.sequence, &why);
+                    WriteFault::Ended(why)
+                })?;
+                bytes += u64::from(entry.bytes);
+                blocks.push(MovedBlock { table: stretch.table, entry, block });
+                if bytes >= MOVE_BYTES {
+                    total += std::mem::take(&mut bytes);
+                    let part = std::mem::take(&mut blocks);
+                    self.ask(|done| Item::Move(part, done))?;
+                }
+            }
+        }
+        if !blocks.is_empty() {
+            self.ask(|done| Item::Move(blocks, done))?;
+        }
+        Ok(total + bytes)
+    }
+
+    /// Gives back what is older than its tenants' gap windows at `now`.
+    pub(crate) fn sweep(&self, now: Timestamp) -> SweepReport {
+        let mut report = SweepReport::default();
+        self.flush();
+        let (old_active, pinned) = {
+            let state = self.shared.state();
+            let active = state.files.get(&state.active);
+            let old_active =
+                active.is_some_and(|file| file.stored_bytes > 0 && file.live_blocks == 0 && file.is_old(now));
+            let pinned = state
+                .files
+                .iter()
+                .filter(|(number, file)| **number != state.active && file.is_pinned() && file.is_old(now));
+            (old_active, pinned.map(|(number, _)| *number).collect::<Vec<_>>())
+        };
+        if old_active {
+            self.report_fault("seal the active file", self.ask(Item::Roll));
+        }
+        for number in pinned {
+            match self.move_out(number) {
+                Ok(bytes) => report.moved_bytes += bytes,
+                Err(fault) => self.report_fault("move unwritten rows", Err(fault)),
+            }
+        }
+        self.flush();
+        let old: Vec<u32> = {
+            let state = self.shared.state();
+            let old = state
+                .files
+                .iter()
+                .filter(|(number, file)| **number != state.active && file.is_free() && file.is_old(now));
+            old.map(|(number, _)| *number).collect()
+        };
+        report.freed_bytes = old.into_iter().filter_map(|number| self.reclaim(number)).sum();
+        self.trim_pool();
+        self.shared.spare.poke();
+        self.shared.count_disk();
+        report
+    }
+
+    /// Keeps as many free files as were taken since the last time.
+    fn trim_pool(&self) {
+        let extra = {
+            let mut yard = lock(&self.yard);
+            let keep = std::mem::take(&mut yard.taken);
+            let at = yard.pool.len().min(keep);
+            yard.pool.split_off(at)
+        };
+        for pooled in extra {
+            self.remove(pooled.number);
+        }
+    }
+
+    fn report_fault(&self, what: &str, result: Result<(), WriteFault>) {
+        if let Err(fault) = result {
+            tracing::debug!(?fault, what, "the sweep left something for later");
+        }
+    }
+}
+
+impl FileState {
+    /// Whether nothing in it is needed but for history.
+    fn is_free(&self) -> bool {
+        self.live_blocks == 0 && self.saved && !self.damaged
+    }
+
+    /// Whether half of it or less is unsettled, and not nothing.
+    fn is_pinned(&self) -> bool {
+        self.live_blocks > 0 && !self.damaged && self.live_bytes <= self.bytes / 2
+    }
+
+    /// Whether its youngest row is older than every gap window of its tenants.
+    fn is_old(&self, now: Timestamp) -> bool {
+        let window = self.tenants.iter().map(|tenant| tenant.gap_window()).max().unwrap_or(Duration::ZERO);
+        self.last_ns <= now.saturating_sub(window).0
+    }
+}

@@ -1,0 +1,4 @@
+//! The embedded queue as a whole, on a real disk and on one that fails.
+
+mod kit;
+mod log;
