@@ -12,7 +12,7 @@ use crate::errors::{HistoryError, LetterError, OpenUnitError, PublishError, Stor
 use crate::history::{HistoryFilter, HistoryStart};
 use crate::letter::LetterFilter;
 
-pub(super) async fn refuses_after<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn refuses_after(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..1).await;
     within("the close", broker.close()).await.expect("a clean close");
@@ -36,7 +36,7 @@ pub(super) async fn refuses_after<F: BrokerFixture>(fixture: &mut F) {
     within("the close of what is closed", broker.close()).await.expect("it does nothing");
 }
 
-pub(super) async fn ends_deliveries<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn ends_deliveries(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let mut reader = Reader::open(&broker, AMPLE).await;
     publish_each(&broker, &events(), 0..1).await;
@@ -52,7 +52,7 @@ pub(super) async fn ends_deliveries<F: BrokerFixture>(fixture: &mut F) {
     assert!(!matches!(after, Ok(Some(_))), "delivery stays ended: {after:?}");
 }
 
-pub(super) async fn keeps_acks<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn keeps_acks(fixture: &mut dyn BrokerFixture) {
     publish_each(&fixture.broker(), &events(), 0..5).await;
     let mut reader = Reader::open(&fixture.broker(), AMPLE).await;
     let mut out = reader.take(5).await;
@@ -68,7 +68,7 @@ pub(super) async fn keeps_acks<F: BrokerFixture>(fixture: &mut F) {
     reader.quiet("acks are durable once the broker is closed").await;
 }
 
-pub(super) async fn keeps_word_to_senders<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn keeps_word_to_senders(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let calls: Vec<_> = (0..200).map(|n| broker.submit(vec![numbered(&events(), n..n + 1)])).collect();
     let closing = tokio::task::JoinSet::from_iter([async move { broker.close().await }]);

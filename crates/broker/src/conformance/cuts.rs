@@ -16,7 +16,7 @@ async fn record(reader: &Reader, cut: &Cut) {
 }
 
 /// Publishes the rows 0 to 5 of a table, takes them, and records a cut over rows 1 to 3.
-async fn with_cut<F: BrokerFixture>(fixture: &F, table: &TableRef) -> (Reader, Vec<Delivery>, Cut) {
+async fn with_cut(fixture: &dyn BrokerFixture, table: &TableRef) -> (Reader, Vec<Delivery>, Cut) {
     let broker = fixture.broker();
     publish_each(&broker, table, 0..6).await;
     let mut reader = Reader::open(&broker, AMPLE).await;
@@ -27,7 +27,7 @@ async fn with_cut<F: BrokerFixture>(fixture: &F, table: &TableRef) -> (Reader, V
     (reader, out, cut)
 }
 
-async fn assert_given<F: BrokerFixture>(fixture: &F, cut: &Cut, rows: &[u64]) -> (Reader, Vec<Delivery>) {
+async fn assert_given(fixture: &dyn BrokerFixture, cut: &Cut, rows: &[u64]) -> (Reader, Vec<Delivery>) {
     let mut reader = Reader::open(&fixture.broker(), AMPLE).await;
     assert_eq!(reader.cuts().get(&cut.table), Some(cut), "the cut comes as it was recorded");
     let out = reader.take(rows.len()).await;
@@ -35,21 +35,21 @@ async fn assert_given<F: BrokerFixture>(fixture: &F, cut: &Cut, rows: &[u64]) ->
     (reader, out)
 }
 
-pub(super) async fn over_release<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn over_release(fixture: &mut dyn BrokerFixture) {
     let (reader, out, cut) = with_cut(fixture, &events()).await;
     drop(out);
     reader.release().await;
     assert_given(fixture, &cut, &[0, 1, 2, 3, 4, 5]).await;
 }
 
-pub(super) async fn over_restart<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn over_restart(fixture: &mut dyn BrokerFixture) {
     let (reader, out, cut) = with_cut(fixture, &table("acme", "page views")).await;
     drop((reader, out));
     fixture.restart().await;
     assert_given(fixture, &cut, &[0, 1, 2, 3, 4, 5]).await;
 }
 
-pub(super) async fn over_crash<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn over_crash(fixture: &mut dyn BrokerFixture) {
     let (_reader, _out, cut) = with_cut(fixture, &events()).await;
     fixture.crash().await;
     assert_given(fixture, &cut, &[0, 1, 2, 3, 4, 5]).await;
@@ -57,7 +57,7 @@ pub(super) async fn over_crash<F: BrokerFixture>(fixture: &mut F) {
     assert_given(fixture, &cut, &[0, 1, 2, 3, 4, 5]).await;
 }
 
-pub(super) async fn replaces_earlier<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn replaces_earlier(fixture: &mut dyn BrokerFixture) {
     let other = table("acme", "events");
     publish_each(&fixture.broker(), &other, 0..2).await;
     let (mut reader, mut out, first) = with_cut_beside(fixture, &other).await;
@@ -74,7 +74,7 @@ pub(super) async fn replaces_earlier<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!(cuts.get(&other), Some(&kept), "another table's cut is not touched");
 }
 
-async fn with_cut_beside<F: BrokerFixture>(fixture: &F, other: &TableRef) -> (Reader, Vec<Delivery>, Cut) {
+async fn with_cut_beside(fixture: &dyn BrokerFixture, other: &TableRef) -> (Reader, Vec<Delivery>, Cut) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..3).await;
     let mut reader = Reader::open(&broker, AMPLE).await;
@@ -85,7 +85,7 @@ async fn with_cut_beside<F: BrokerFixture>(fixture: &F, other: &TableRef) -> (Re
     (reader, others.into_iter().chain(events).collect(), cut)
 }
 
-pub(super) async fn ends_with_its_blocks<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn ends_with_its_blocks(fixture: &mut dyn BrokerFixture) {
     let (reader, mut out, _cut) = with_cut(fixture, &events()).await;
     for delivery in out.drain(1..4) {
         delivery.ack();
@@ -98,7 +98,7 @@ pub(super) async fn ends_with_its_blocks<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!(out.iter().flat_map(delivered_numbers).collect::<Vec<_>>(), [0, 4, 5]);
 }
 
-pub(super) async fn stays_until_all_acked<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn stays_until_all_acked(fixture: &mut dyn BrokerFixture) {
     let (reader, mut out, cut) = with_cut(fixture, &events()).await;
     out.remove(2).ack();
     out.remove(0).ack();
@@ -110,7 +110,7 @@ pub(super) async fn stays_until_all_acked<F: BrokerFixture>(fixture: &mut F) {
     assert_given(fixture, &cut, &[1, 3, 4, 5]).await;
 }
 
-pub(super) async fn keeps_earlier_acks<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn keeps_earlier_acks(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let other = table("acme", "events");
     publish_each(&broker, &events(), 0..4).await;
@@ -130,7 +130,7 @@ pub(super) async fn keeps_earlier_acks<F: BrokerFixture>(fixture: &mut F) {
     drop(out);
 }
 
-pub(super) async fn many_splits<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn many_splits(fixture: &mut dyn BrokerFixture) {
     let (reader, out, cut) = with_cut(fixture, &events()).await;
     let most = u32::try_from(SPLITS_MAX).expect("small");
     let cut =
@@ -141,7 +141,7 @@ pub(super) async fn many_splits<F: BrokerFixture>(fixture: &mut F) {
     assert_given(fixture, &cut, &[0, 1, 2, 3, 4, 5]).await;
 }
 
-pub(super) async fn refused_to_former_owner<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn refused_to_former_owner(fixture: &mut dyn BrokerFixture) {
     let (reader, out, cut) = with_cut(fixture, &events()).await;
     let former = reader.control_of(&events());
     drop(out);

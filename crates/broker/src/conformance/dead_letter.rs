@@ -59,7 +59,7 @@ async fn drop_letters(broker: &Arc<dyn Broker>, of: &[&DeadLetter]) -> u64 {
     within("a drop", dropping).await.expect("the letters are dropped")
 }
 
-pub(super) async fn kept_whole<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn kept_whole(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let mut sent: Vec<_> = (1..).zip(ODD_TABLES).map(|(n, name)| letter(&table("0", name), n, 3)).collect();
     sent[0].code = None;
@@ -70,7 +70,7 @@ pub(super) async fn kept_whole<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!(letters(&broker, &all_of("0")).await, sent);
 }
 
-pub(super) async fn long_reason_cut<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn long_reason_cut(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     // Characters of three bytes, so that the limit falls inside one.
     let long = DeadLetter { reason: "\u{20ac}".repeat(REASON_BYTES_MAX), ..letter(&events(), 1, 0) };
@@ -81,7 +81,7 @@ pub(super) async fn long_reason_cut<F: BrokerFixture>(fixture: &mut F) {
     assert!((REASON_BYTES_MAX - 3..=REASON_BYTES_MAX).contains(&reason.len()), "{}", reason.len());
 }
 
-pub(super) async fn buried_twice_is_one<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn buried_twice_is_one(fixture: &mut dyn BrokerFixture) {
     let one = letter(&events(), 1, 0);
     let neighbours = [letter(&events(), 1, 1), letter(&events(), 2, 0), letter(&table("0", "other"), 1, 0)];
     let other_log = DeadLetter { position: Position { log: LogId(8), ..one.position }, ..one.clone() };
@@ -97,7 +97,7 @@ pub(super) async fn buried_twice_is_one<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!(counts(&broker, "0").await, [("events".to_owned(), 4), ("other".to_owned(), 1)]);
 }
 
-pub(super) async fn pages<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn pages(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let tables = [events(), table("0", "b"), table("0", "x.y")];
     let mut sent = Vec::new();
@@ -129,7 +129,7 @@ pub(super) async fn pages<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!(page.letters.first(), next, "a cursor need not be a letter that is there");
 }
 
-pub(super) async fn filtered<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn filtered(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let other = table("0", "other");
     let mut sent: Vec<_> = (1..=4).map(|sequence| letter(&events(), sequence, 0)).collect();
@@ -161,7 +161,7 @@ pub(super) async fn filtered<F: BrokerFixture>(fixture: &mut F) {
     }
 }
 
-pub(super) async fn counted<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn counted(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let other = table("0", "a*b>c");
     for sequence in 1..=3 {
@@ -175,7 +175,7 @@ pub(super) async fn counted<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!(counts(&fixture.broker(), "0").await, [("a*b>c".to_owned(), 3), ("events".to_owned(), 2)]);
 }
 
-pub(super) async fn tenants_apart<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn tenants_apart(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let (mine, theirs) = (letter(&events(), 1, 0), letter(&table("acme", "events"), 1, 0));
     bury(&broker, vec![mine.clone(), theirs.clone()]).await;
@@ -189,7 +189,7 @@ pub(super) async fn tenants_apart<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!(letters(&broker, &all_of("unheard-of")).await, []);
 }
 
-pub(super) async fn dropped<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn dropped(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let sent: Vec<_> = (1..=5).map(|sequence| letter(&events(), sequence, 1)).collect();
     bury(&broker, sent.clone()).await;
@@ -202,7 +202,7 @@ pub(super) async fn dropped<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!(letters(&broker, &all_of("0")).await.len(), 4, "what was dropped may be buried again");
 }
 
-pub(super) async fn durable<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn durable(fixture: &mut dyn BrokerFixture) {
     let sent: Vec<_> = (1..=3).map(|sequence| letter(&events(), sequence, 0)).collect();
     bury(&fixture.broker(), sent.clone()).await;
     fixture.crash().await;
@@ -214,7 +214,7 @@ pub(super) async fn durable<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!(letters(&fixture.broker(), &all_of("0")).await, sent[1..]);
 }
 
-pub(super) async fn no_settle<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn no_settle(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..1).await;
     let mut reader = Reader::open(&broker, AMPLE).await;

@@ -18,9 +18,11 @@ const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
 /// more than [`sweep`](crate::Broker::sweep) may leave lying (by small log files, for example), and that nothing is swept
 /// unless a case says so.
 #[async_trait]
-pub trait BrokerFixture: Send + Sized {
+pub trait BrokerFixture: Send {
     /// Makes a queue that is empty and opens it.
-    async fn start() -> Self;
+    async fn start() -> Self
+    where
+        Self: Sized;
 
     /// The broker that is open now.
     fn broker(&self) -> SharedBroker;
@@ -43,7 +45,9 @@ pub trait BrokerFixture: Send + Sized {
     async fn end_delivery(&mut self);
 
     /// What this backend does not promise, each with the reason. Nothing, if it keeps everything.
-    fn lacks() -> &'static [(Promise, &'static str)];
+    fn lacks() -> &'static [(Promise, &'static str)]
+    where
+        Self: Sized;
 }
 
 /// Runs the case of a promise on a fresh fixture, unless the backend lacks it.
@@ -240,7 +244,7 @@ macro_rules! define_promises {
             }
         }
 
-        async fn case<F: BrokerFixture>(promise: Promise, fixture: &mut F) {
+        async fn case(promise: Promise, fixture: &mut dyn BrokerFixture) {
             match promise {
                 $($(Promise::$promise => Box::pin(super::$subject::$case(fixture)).await,)*)*
             }

@@ -105,7 +105,7 @@ fn count(range: std::ops::Range<u64>) -> Vec<u64> {
     range.collect()
 }
 
-pub(super) async fn live<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn live(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..3).await;
     let mut tail = Tail::of_events(&broker, HistoryStart::Live).await;
@@ -117,7 +117,7 @@ pub(super) async fn live<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!((tail.numbers(), tail.holes), (vec![3, 4, 5], vec![]));
 }
 
-pub(super) async fn after_a_row<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn after_a_row(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let calls = broker.submit(vec![numbered(&events(), 0..5), numbered(&events(), 5..10)]);
     let results = within("results", calls).await;
@@ -140,7 +140,7 @@ pub(super) async fn after_a_row<F: BrokerFixture>(fixture: &mut F) {
     }
 }
 
-pub(super) async fn after_the_last<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn after_the_last(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let last = publish_each(&broker, &events(), 0..3).await[2].first;
     let mut tail = Tail::of_events(&broker, HistoryStart::After(last)).await;
@@ -151,7 +151,7 @@ pub(super) async fn after_the_last<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!((tail.numbers(), tail.holes), (vec![3, 4], vec![]));
 }
 
-pub(super) async fn since_a_moment<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn since_a_moment(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     for number in 0..6 {
         let line = format!("{{\"n\":{number}}}");
@@ -171,7 +171,7 @@ pub(super) async fn since_a_moment<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!(tail.numbers(), [9000], "what is new comes");
 }
 
-pub(super) async fn filters<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn filters(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let tables = [events(), table("acme", "events"), table("0", "events 2"), table("0", "event")];
     let mut sent = Vec::new();
@@ -200,7 +200,7 @@ pub(super) async fn filters<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!((all.read.len(), all.holes, live.holes), (40, vec![], vec![]));
 }
 
-pub(super) async fn hole_for_strange_position<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn hole_for_strange_position(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let last = publish_each(&broker, &events(), 0..5).await[4].first;
     let strange = [
@@ -225,7 +225,7 @@ pub(super) async fn hole_for_strange_position<F: BrokerFixture>(fixture: &mut F)
 }
 
 /// Settled rows, swept, then five that wait; the position of the very first row.
-async fn swept<F: BrokerFixture>(fixture: &F) -> (u64, Position) {
+async fn swept(fixture: &dyn BrokerFixture) -> (u64, Position) {
     let broker = fixture.broker();
     let first = publish(&broker, numbered(&events(), 0..1)).await.first;
     let mut reader = Reader::open(&broker, AMPLE).await;
@@ -238,7 +238,7 @@ async fn swept<F: BrokerFixture>(fixture: &F) -> (u64, Position) {
     (settled + 5, first)
 }
 
-pub(super) async fn hole_after_sweep<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn hole_after_sweep(fixture: &mut dyn BrokerFixture) {
     let (end, first) = swept(fixture).await;
     for start in [HistoryStart::After(first), HistoryStart::Since(at(0))] {
         let mut tail = Tail::of_events(&fixture.broker(), start).await;
@@ -257,7 +257,7 @@ pub(super) async fn hole_after_sweep<F: BrokerFixture>(fixture: &mut F) {
     assert!(tail.read.len() >= 5);
 }
 
-pub(super) async fn sweep_under_a_reader<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn sweep_under_a_reader(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let settled = publish_settled(&broker, &events()).await;
     let mut tail = Tail::of_events(&broker, HistoryStart::Since(at(0))).await;
@@ -275,7 +275,7 @@ pub(super) async fn sweep_under_a_reader<F: BrokerFixture>(fixture: &mut F) {
     }
 }
 
-pub(super) async fn each_row_once_while_publishing<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn each_row_once_while_publishing(fixture: &mut dyn BrokerFixture) {
     const BEFORE: u64 = 100;
     const ROWS: u64 = 400;
     let broker = fixture.broker();
@@ -299,7 +299,7 @@ pub(super) async fn each_row_once_while_publishing<F: BrokerFixture>(fixture: &m
     assert_eq!(within("the publisher", publisher.join_all()).await.len(), 1);
 }
 
-pub(super) async fn next_may_be_cancelled<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn next_may_be_cancelled(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..10).await;
     let mut tail = Tail::of_events(&broker, HistoryStart::Since(at(0))).await;
@@ -317,7 +317,7 @@ pub(super) async fn next_may_be_cancelled<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!((tail.numbers(), tail.holes), (count(0..60), vec![]));
 }
 
-pub(super) async fn settled_rows_stay<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn settled_rows_stay(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let settled = publish_settled(&broker, &events()).await;
     within("the sweep", broker.sweep(at(1000))).await;
@@ -326,7 +326,7 @@ pub(super) async fn settled_rows_stay<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!((tail.numbers(), tail.holes), (count(0..settled), vec![]), "kept for the gap window");
 }
 
-pub(super) async fn never_holds_up_publishing<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn never_holds_up_publishing(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let mut tail = Tail::of_events(&broker, HistoryStart::Live).await;
     // Nobody reads while this is published, settled and given back.
@@ -339,7 +339,7 @@ pub(super) async fn never_holds_up_publishing<F: BrokerFixture>(fixture: &mut F)
     assert!(!tail.holes.is_empty() || read == count(0..settled + 5), "all, or a hole that is told");
 }
 
-pub(super) async fn over_a_restart<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn over_a_restart(fixture: &mut dyn BrokerFixture) {
     let positions = publish_each(&fixture.broker(), &events(), 0..10).await;
     let mut reader = Reader::open(&fixture.broker(), AMPLE).await;
     for delivery in reader.take(10).await.into_iter().take(5) {
@@ -363,7 +363,7 @@ pub(super) async fn over_a_restart<F: BrokerFixture>(fixture: &mut F) {
     }
 }
 
-pub(super) async fn close_is_an_error<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn close_is_an_error(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..50).await;
     let mut waiting = Tail::of_events(&broker, HistoryStart::Live).await;

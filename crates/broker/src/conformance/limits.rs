@@ -30,7 +30,7 @@ fn assert_full(error: &PublishError, tenant_id: &str) {
     assert_eq!(error.stored(), Stored::No);
 }
 
-pub(super) async fn full_for_one_tenant<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn full_for_one_tenant(fixture: &mut dyn BrokerFixture) {
     let (mine, theirs) = (table("acme", "events"), events());
     publish(&fixture.broker(), numbered(&mine, 0..1)).await;
     fixture.fill(&tenant("acme")).await;
@@ -42,7 +42,7 @@ pub(super) async fn full_for_one_tenant<F: BrokerFixture>(fixture: &mut F) {
     publish(&broker, padded(&theirs, 1, 10_000)).await;
 }
 
-pub(super) async fn only_unwritten_counts<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn only_unwritten_counts(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     limit(&broker, "0", 256 << 10);
     let mut reader = Reader::open(&broker, AMPLE).await;
@@ -67,7 +67,7 @@ pub(super) async fn only_unwritten_counts<F: BrokerFixture>(fixture: &mut F) {
     delivery.ack();
 }
 
-pub(super) async fn limits_below_use<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn limits_below_use(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     for number in 0..4 {
         publish(&broker, padded(&events(), number, 64 << 10)).await;
@@ -86,7 +86,7 @@ pub(super) async fn limits_below_use<F: BrokerFixture>(fixture: &mut F) {
     assert_full(&full.expect_err("a budget of nothing takes nothing"), "0");
 }
 
-pub(super) async fn budget_over_restart<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn budget_over_restart(fixture: &mut dyn BrokerFixture) {
     for number in 0..4 {
         publish(&fixture.broker(), padded(&events(), number, 64 << 10)).await;
     }
@@ -102,7 +102,7 @@ pub(super) async fn budget_over_restart<F: BrokerFixture>(fixture: &mut F) {
     }
 }
 
-pub(super) async fn limits_reported<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn limits_reported(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let others = broker.limits(&tenant("acme"));
     for bytes in [1 << 20, 1 << 21] {
@@ -131,13 +131,13 @@ async fn within_budget(broker: &SharedBroker, budget: RowBudget, first: &[u64]) 
     }
 }
 
-pub(super) async fn delivery_budget_of_rows<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn delivery_budget_of_rows(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..8).await;
     within_budget(&broker, RowBudget { rows: 3, bytes: 1 << 30 }, &[0, 1, 2]).await;
 }
 
-pub(super) async fn delivery_budget_of_bytes<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn delivery_budget_of_bytes(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     for number in 0..8 {
         publish(&broker, padded(&events(), number, 1000)).await;
@@ -145,7 +145,7 @@ pub(super) async fn delivery_budget_of_bytes<F: BrokerFixture>(fixture: &mut F) 
     within_budget(&broker, RowBudget { rows: 1 << 30, bytes: 2500 }, &[0, 1]).await;
 }
 
-pub(super) async fn delivery_budget_spans_tables<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn delivery_budget_spans_tables(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let tables: Vec<_> = ["a", "b", "c", "d", "e", "f"].map(|name| table("0", name)).into();
     for table in &tables {
@@ -167,7 +167,7 @@ pub(super) async fn delivery_budget_spans_tables<F: BrokerFixture>(fixture: &mut
     }
 }
 
-pub(super) async fn at_least_one_block<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn at_least_one_block(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish(&broker, numbered(&events(), 0..10)).await;
     publish(&broker, padded(&events(), 10, 500_000)).await;
@@ -181,7 +181,7 @@ pub(super) async fn at_least_one_block<F: BrokerFixture>(fixture: &mut F) {
     }
 }
 
-pub(super) async fn raised_budget_wakes<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn raised_budget_wakes(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..6).await;
     let mut reader = Reader::open(&broker, RowBudget { rows: 1, bytes: 1 << 30 }).await;
@@ -215,7 +215,7 @@ fn depth_of(broker: &SharedBroker, table: &TableRef) -> Option<(u64, Option<wave
     Some((depth.unwritten_rows, depth.oldest_unwritten))
 }
 
-pub(super) async fn depths<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn depths(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let other = table("acme", "events");
     assert_eq!(broker.depths(), []);
@@ -239,7 +239,7 @@ pub(super) async fn depths<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!(fixture.broker().depths().len(), 1);
 }
 
-pub(super) async fn sweep_spares_unsettled<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn sweep_spares_unsettled(fixture: &mut dyn BrokerFixture) {
     let stuck = table("acme", "stuck");
     let broker = fixture.broker();
     publish_each(&broker, &stuck, 0..3).await;
@@ -261,7 +261,7 @@ pub(super) async fn sweep_spares_unsettled<F: BrokerFixture>(fixture: &mut F) {
     reader.quiet("what was settled stays settled").await;
 }
 
-pub(super) async fn stuck_table_frees_others<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn stuck_table_frees_others(fixture: &mut dyn BrokerFixture) {
     let stuck = table("acme", "stuck");
     let broker = fixture.broker();
     let mut freed_bytes = 0;
@@ -278,7 +278,7 @@ pub(super) async fn stuck_table_frees_others<F: BrokerFixture>(fixture: &mut F) 
     }
 }
 
-pub(super) async fn healthy<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn healthy(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..3).await;
     assert_eq!(*broker.health().borrow(), BrokerHealth::Good);

@@ -19,7 +19,7 @@ fn numbers_of(blocks: &[StoredBlock], table: &wavehouse_core::TableRef) -> Vec<u
     of_table.flat_map(|stored| numbers(&stored.block)).collect()
 }
 
-pub(super) async fn fixed_at_the_call<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn fixed_at_the_call(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let mut calls: Vec<_> = (0..20).map(|n| broker.submit(vec![numbered(&events(), n..n + 1)])).collect();
     let mut positions = Vec::new();
@@ -34,7 +34,7 @@ pub(super) async fn fixed_at_the_call<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!(numbers_of(&got, &events()), (0..20).collect::<Vec<_>>(), "rows follow the calls");
 }
 
-pub(super) async fn of_each_sender<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn of_each_sender(fixture: &mut dyn BrokerFixture) {
     const SENDERS: u64 = 6;
     const EACH: u64 = 60;
     let broker = fixture.broker();
@@ -63,7 +63,7 @@ pub(super) async fn of_each_sender<F: BrokerFixture>(fixture: &mut F) {
     }
 }
 
-pub(super) async fn tenants_interleaved<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn tenants_interleaved(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let tables = [events(), table("acme", "events"), table("acme", "page views"), table("b", "events")];
     let mut calls = Vec::new();
@@ -82,7 +82,7 @@ pub(super) async fn tenants_interleaved<F: BrokerFixture>(fixture: &mut F) {
     }
 }
 
-pub(super) async fn kept_beyond_the_budget<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn kept_beyond_the_budget(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     for number in 0..200 {
         publish(&broker, padded(&events(), number, 10_000)).await;
@@ -93,7 +93,7 @@ pub(super) async fn kept_beyond_the_budget<F: BrokerFixture>(fixture: &mut F) {
     assert!(got.is_sorted_by_key(|stored| stored.sequence), "sequences ascend");
 }
 
-pub(super) async fn over_a_restart<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn over_a_restart(fixture: &mut dyn BrokerFixture) {
     publish_each(&fixture.broker(), &events(), 0..10).await;
     fixture.restart().await;
     publish_each(&fixture.broker(), &events(), 10..20).await;
@@ -104,7 +104,7 @@ pub(super) async fn over_a_restart<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!(numbers_of(&got, &events()), (0..30).collect::<Vec<_>>());
 }
 
-pub(super) async fn retried_before_later<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn retried_before_later(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..3).await;
     let mut reader = Reader::open(&broker, ONE_BLOCK).await;
@@ -118,7 +118,7 @@ pub(super) async fn retried_before_later<F: BrokerFixture>(fixture: &mut F) {
     reader.expect(&events(), 2).await.ack();
 }
 
-pub(super) async fn retried_together<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn retried_together(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..5).await;
     let mut reader = Reader::open(&broker, AMPLE).await;

@@ -10,7 +10,7 @@ use super::kit::{
 };
 use crate::errors::OpenUnitError;
 
-pub(super) async fn one_opener<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn one_opener(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..1).await;
     let mut reader = Reader::open(&broker, AMPLE).await;
@@ -31,7 +31,7 @@ pub(super) async fn one_opener<F: BrokerFixture>(fixture: &mut F) {
     Reader::open(&broker, AMPLE).await;
 }
 
-pub(super) async fn unknown_unit<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn unknown_unit(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let unit = UnitId { partition: PartitionId(u16::MAX), shard: ShardId(u16::MAX) };
     assert!(!broker.units().contains(&unit));
@@ -39,7 +39,7 @@ pub(super) async fn unknown_unit<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!(error, Some(OpenUnitError::Unknown(unit)));
 }
 
-pub(super) async fn halt_drains<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn halt_drains(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..4).await;
     let mut reader = Reader::open(&broker, AMPLE).await;
@@ -71,7 +71,7 @@ pub(super) async fn halt_drains<F: BrokerFixture>(fixture: &mut F) {
     reader.quiet("acks after a halt count").await;
 }
 
-pub(super) async fn halt_wakes_next<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn halt_wakes_next(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let mut reader = Reader::open(&broker, AMPLE).await;
     let controls: Vec<_> = reader.controls().cloned().collect();
@@ -83,7 +83,7 @@ pub(super) async fn halt_wakes_next<F: BrokerFixture>(fixture: &mut F) {
     assert!(matches!(outcome, Ok(None)), "{outcome:?}");
 }
 
-pub(super) async fn release_hands_over<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn release_hands_over(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let other = table("acme", "events");
     publish_each(&broker, &events(), 0..4).await;
@@ -108,7 +108,7 @@ pub(super) async fn release_hands_over<F: BrokerFixture>(fixture: &mut F) {
     reader.quiet("the acked stay acked").await;
 }
 
-pub(super) async fn acks_are_durable_with_release<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn acks_are_durable_with_release(fixture: &mut dyn BrokerFixture) {
     publish_each(&fixture.broker(), &events(), 0..4).await;
     let mut reader = Reader::open(&fixture.broker(), AMPLE).await;
     let mut out = reader.take(4).await;
@@ -123,7 +123,7 @@ pub(super) async fn acks_are_durable_with_release<F: BrokerFixture>(fixture: &mu
     reader.quiet("acks are durable once the unit is released").await;
 }
 
-pub(super) async fn held_over_release<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn held_over_release(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..2).await;
     let mut reader = Reader::open(&broker, AMPLE).await;
@@ -140,7 +140,7 @@ pub(super) async fn held_over_release<F: BrokerFixture>(fixture: &mut F) {
     reader.quiet("everything is acked").await;
 }
 
-pub(super) async fn release_ends_waiting_next<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn release_ends_waiting_next(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..2).await;
     let mut reader = Reader::open(&broker, ONE_BLOCK).await;
@@ -160,7 +160,7 @@ pub(super) async fn release_ends_waiting_next<F: BrokerFixture>(fixture: &mut F)
     reader.expect(&events(), 1).await.ack();
 }
 
-pub(super) async fn loss_is_told_once<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn loss_is_told_once(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let mut reader = Reader::open(&broker, AMPLE).await;
     publish(&broker, numbered(&events(), 0..1)).await;
@@ -185,7 +185,7 @@ pub(super) async fn loss_is_told_once<F: BrokerFixture>(fixture: &mut F) {
     drop(held);
 }
 
-pub(super) async fn no_loss_after_halt<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn no_loss_after_halt(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let mut reader = Reader::open(&broker, AMPLE).await;
     for control in reader.controls() {

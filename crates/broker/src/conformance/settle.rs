@@ -23,7 +23,7 @@ fn pause(reader: &Reader, table: &wavehouse_core::TableRef, until: Instant) {
     }
 }
 
-pub(super) async fn ack_ends<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn ack_ends(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..3).await;
     let mut reader = Reader::open(&broker, AMPLE).await;
@@ -35,7 +35,7 @@ pub(super) async fn ack_ends<F: BrokerFixture>(fixture: &mut F) {
     reader.quiet("every block is acked").await;
 }
 
-pub(super) async fn drop_is_retry<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn drop_is_retry(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..1).await;
     let mut reader = Reader::open(&broker, AMPLE).await;
@@ -50,7 +50,7 @@ pub(super) async fn drop_is_retry<F: BrokerFixture>(fixture: &mut F) {
     reader.quiet("it is acked").await;
 }
 
-pub(super) async fn retry_not_before<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn retry_not_before(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let other = table("acme", "events");
     publish(&broker, numbered(&events(), 0..1)).await;
@@ -66,7 +66,7 @@ pub(super) async fn retry_not_before<F: BrokerFixture>(fixture: &mut F) {
     again.ack();
 }
 
-pub(super) async fn ack_wait<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn ack_wait(fixture: &mut dyn BrokerFixture) {
     fixture.set_ack_wait(SHORT_ACK_WAIT).await;
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..2).await;
@@ -82,7 +82,7 @@ pub(super) async fn ack_wait<F: BrokerFixture>(fixture: &mut F) {
     reader.quiet("the one is acked, and the end of an overtaken attempt changes nothing").await;
 }
 
-pub(super) async fn late_ack_counts<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn late_ack_counts(fixture: &mut dyn BrokerFixture) {
     fixture.set_ack_wait(SHORT_ACK_WAIT).await;
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..1).await;
@@ -95,7 +95,7 @@ pub(super) async fn late_ack_counts<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!(broker.depths(), []);
 }
 
-pub(super) async fn late_retry_ignored<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn late_retry_ignored(fixture: &mut dyn BrokerFixture) {
     // Long enough that the second attempt is certainly not overdue while it is watched.
     fixture.set_ack_wait(Duration::from_secs(2)).await;
     let broker = fixture.broker();
@@ -109,7 +109,7 @@ pub(super) async fn late_retry_ignored<F: BrokerFixture>(fixture: &mut F) {
     reader.quiet("it is acked").await;
 }
 
-pub(super) async fn next_may_be_cancelled<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn next_may_be_cancelled(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let mut reader = Reader::open(&broker, RowBudget { rows: 3, bytes: 1 << 20 }).await;
     let mut got = Vec::new();
@@ -134,7 +134,7 @@ pub(super) async fn next_may_be_cancelled<F: BrokerFixture>(fixture: &mut F) {
     assert_eq!(got, all, "a cancelled call loses nothing and changes no order");
 }
 
-pub(super) async fn waiting_next_wakes<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn waiting_next_wakes(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let mut reader = Reader::open(&broker, AMPLE).await;
     let publishing = async {
@@ -146,7 +146,7 @@ pub(super) async fn waiting_next_wakes<F: BrokerFixture>(fixture: &mut F) {
     delivery.ack();
 }
 
-pub(super) async fn pause_stops_one_table<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn pause_stops_one_table(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let other = table("0", "other");
     let mut reader = Reader::open(&broker, AMPLE).await;
@@ -163,7 +163,7 @@ pub(super) async fn pause_stops_one_table<F: BrokerFixture>(fixture: &mut F) {
     }
 }
 
-pub(super) async fn pause_ends<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn pause_ends(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let mut reader = Reader::open(&broker, AMPLE).await;
     let until = Instant::now() + Duration::from_millis(400);
@@ -175,7 +175,7 @@ pub(super) async fn pause_ends<F: BrokerFixture>(fixture: &mut F) {
     reader.expect(&events(), 1).await.ack();
 }
 
-pub(super) async fn paused_holds_no_budget<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn paused_holds_no_budget(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let other = table("0", "other");
     publish_each(&broker, &events(), 0..3).await;
@@ -194,7 +194,7 @@ pub(super) async fn paused_holds_no_budget<F: BrokerFixture>(fixture: &mut F) {
     }
 }
 
-pub(super) async fn held_survives_pause<F: BrokerFixture>(fixture: &mut F) {
+pub(super) async fn held_survives_pause(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     publish_each(&broker, &events(), 0..2).await;
     let mut reader = Reader::open(&broker, AMPLE).await;
