@@ -12,6 +12,8 @@ mod progress;
 mod refused;
 mod scan;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -1,9 +1,10 @@
 //! `bench ingest`: posts rows to a server and measures what it takes.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use http::Uri;
 use tokio::task::JoinSet;
 
@@ -13,6 +14,11 @@ use super::load::{self, Live, Plan, Tally};
 use super::ops::Gateway;
 use super::result::{Latency, RunResult};
 use super::{GatewayArgs, OutputArgs};
+
+/// Between two looks at a table that fills.
+const DRAIN_LOOK: Duration = Duration::from_millis(200);
+/// How long a table may stand still before the wait for it ends.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is posted, and how hard.
 #[derive(clap::Args, Clone, Debug)]
@@ -64,6 +70,9 @@ pub(super) struct IngestArgs {
     /// Milliseconds that a connection waits after a refusal, as a polite client does.
     #[arg(long, default_value_t = 0)]
     refused_wait_ms: u64,
+    /// Wait afterwards until ClickHouse holds the rows, so that the next run starts with an empty queue.
+    #[arg(long)]
+    drain: bool,
 }
 
 /// Measures and prints.
@@ -96,11 +105,34 @@ pub(super) async fn run(args: &IngestArgs, key: Option<&str>) -> anyhow::Result<
         measure: Duration::from_secs(args.load.seconds),
         refused_wait: Duration::from_millis(args.refused_wait_ms),
     };
-    let (tally, cost) = watched(&plan, &args.load.pids, &Arc::default(), Some(&gateway)).await?;
+    let live: Arc<Live> = Arc::default();
+    let there = if args.drain { gateway.count(&args.table).await? } else { 0 };
+    let (tally, cost) = watched(&plan, &args.load.pids, &live, Some(&gateway)).await?;
+    if args.drain {
+        drain(&gateway, &args.table, there + live.rows.load(Ordering::Relaxed)).await?;
+    }
     let mut result = describe(&plan, &tally, &args.output.label);
     result.cost = cost;
     result.derive(plan.shape.row_bytes);
     result.print(args.output.json)
+}
+
+/// Waits until the table holds `rows`.
+async fn drain(gateway: &Gateway, table: &str, rows: u64) -> anyhow::Result<()> {
+    let (mut last, mut moved) = (0, Instant::now());
+    loop {
+        let there = gateway.count(table).await?;
+        if there >= rows {
+            return Ok(());
+        }
+        if there != last {
+            (last, moved) = (there, Instant::now());
+        }
+        if moved.elapsed() > DRAIN_PATIENCE {
+            bail!("ClickHouse holds {there} of {rows} rows, and no further ones come");
+        }
+        tokio::time::sleep(DRAIN_LOOK).await;
+    }
 }
 
 /// Runs the plan while the cost is watched.

@@ -82,6 +82,8 @@ impl RunResult {
             "refused_p99_us" => self.latency_refused.map(|latency| latency.p99_us),
             #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
             "rss_mb" => self.cost.rss_bytes_max.map(|bytes| bytes as f64 / 1e6),
+            // A server that stores before it answers stores what it takes.
+            "stored_rows_per_s" => self.more.get(name).copied().or(Some(self.rows_per_s)),
             _ => self.more.get(name).copied(),
         }
     }
