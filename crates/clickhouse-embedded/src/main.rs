@@ -73,7 +73,9 @@ struct Args {
 
 fn main() {
     let args = Args::parse();
-    let logs = tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false);
+    // Standard error may be a pipe to a parent that has died; to complain there about that would be a panic.
+    let logs =
+        tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).log_internal_errors(false);
     if std::io::stderr().is_terminal() {
         logs.init();
     } else {
@@ -153,8 +155,8 @@ fn stop_signal(with_parent: bool) -> anyhow::Result<CancellationToken> {
             let mut ignored = [0; 64];
             let mut input = std::io::stdin().lock();
             while matches!(input.read(&mut ignored), Ok(bytes) if bytes > 0) {}
-            tracing::info!("the parent is gone; stopping");
             stop.cancel();
+            tracing::info!("the parent is gone; stopping");
         })?;
     }
     Ok(stop)
