@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -23,15 +23,9 @@ struct RouteLabels {
     route: &'static str,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-enum Outcome {
-    Accepted,
-    Refused,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabels {
-    outcome: Outcome,
+    outcome: &'static str,
 }
 
 /// Metrics of the HTTP face.
@@ -92,9 +86,9 @@ impl Metrics {
 
     /// Counts a batch of `total` records of which `refused` were not accepted by the checks.
     pub(crate) fn records(&self, total: u64, refused: u64) {
-        self.records.get_or_create(&OutcomeLabels { outcome: Outcome::Accepted }).inc_by(total - refused);
+        self.records.get_or_create(&OutcomeLabels { outcome: "accepted" }).inc_by(total - refused);
         if refused > 0 {
-            self.records.get_or_create(&OutcomeLabels { outcome: Outcome::Refused }).inc_by(refused);
+            self.records.get_or_create(&OutcomeLabels { outcome: "refused" }).inc_by(refused);
         }
     }
 }

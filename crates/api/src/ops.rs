@@ -89,12 +89,30 @@ async fn pass_on(answer: RawAnswer) -> Result<Response<Body>, ApiError> {
     if bytes.trim_ascii().is_empty() {
         return Ok(json(Bytes::from_static(b"[]\n")));
     }
-    let rows = serde_json::from_slice::<Envelope<'_>>(&bytes).map(|envelope| envelope.data.get().to_owned());
+    let rows = serde_json::from_slice::<Envelope<'_>>(&bytes).map(|envelope| compact(envelope.data.get()));
     match rows {
-        Ok(rows) => Ok(json(Bytes::from(rows + "\n"))),
+        Ok(rows) => Ok(json(rows.into())),
         // Statements such as SHOW may answer in a form of their own whatever the default is.
         Err(_) => Ok(json(bytes)),
     }
+}
+
+/// JSON without the white space between its tokens, and a line break at its end.
+fn compact(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() + 1);
+    let (mut in_string, mut escaped) = (false, false);
+    for byte in text.bytes() {
+        if !in_string && byte.is_ascii_whitespace() {
+            continue;
+        }
+        if byte == b'"' && !escaped {
+            in_string = !in_string;
+        }
+        escaped = in_string && byte == b'\\' && !escaped;
+        out.push(byte);
+    }
+    out.push(b'\n');
+    out
 }
 
 /// `GET /v1/ops/schema[?table=]`.
@@ -167,4 +185,19 @@ fn refused(error: &ClickHouseError) -> ApiError {
         format!("clickhouse request failed: {}", error.message)
     };
     ApiError::ClickHouse { message, status: status.as_u16(), code, retryable, exception_code: error.code }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn white_space_goes_only_between_tokens() {
+        for (text, wanted) in [
+            ("[\n\t{ \"a b\" : 1 }\n]", r#"[{"a b":1}]"#),
+            (r#"[ "x\" y", "\\" , " " ]"#, r#"["x\" y","\\"," "]"#),
+        ] {
+            assert_eq!(String::from_utf8(compact(text)).unwrap().trim_end(), wanted);
+        }
+    }
 }
