@@ -27,8 +27,8 @@ fn gzip(data: &[u8]) -> Vec<u8> {
 async fn every_form_of_body_is_stored_as_it_was_sent() {
     let (_engine, api) = with_table("a Int32, s Nullable(String)").await;
     let two = "{\"a\":1}\n{\"a\" : 2, \"s\":\"x\\u0041\"}";
-    let cases: [(&[(&str, &str)], Vec<u8>, &str, usize); 9] = [
-        (&[], b"{\"a\":1}".to_vec(), "single", 1),
+    let cases = [
+        (&[][..], b"{\"a\":1}".to_vec(), "single", 1),
         (&[("content-type", "application/json")], b"{\"a\":1}".to_vec(), "single", 1),
         (&[("content-type", "application/x-www-form-urlencoded")], b" {\"a\":1} ".to_vec(), "single", 1),
         (&[], b"[{\"a\":1},\n{\"a\":2}]".to_vec(), "batch", 2),
