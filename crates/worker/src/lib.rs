@@ -1,29 +1,25 @@
-//! From the queue into ClickHouse.
+//! From the queue into ClickHouse: batches, cuts, retries, refusals, fair turns.
 //!
-//! One task a unit ([`unit`]) takes deliveries, keeps one open batch a table ([`table`]), and starts inserts
-//! ([`flush`]) as batches become ready ([`ready`]), a table at a time and few at once. Before an insert the batch's cut
-//! is recorded in the queue; what comes back after a crash or an outage is rebuilt into exactly that batch
-//! ([`rebuild`]). A refused batch is split until the bad row is alone ([`splits`]), and that row becomes a dead letter.
-//! Everything else that can go wrong is waited out ([`backoff`]), for ever.
-//!
-//! The modules `ready`, `rebuild`, `splits`, `token` and `backoff` are pure; `unit` and `flush` act.
+//! [`Worker`] is the component. Its mind is `core`, which decides and never waits; `flush` is one batch on its way in.
+//! The small decisions are pure and have a file each: when a batch is made (`batcher`), how it is split (`splits`), what
+//! its name is and how it comes back after a crash (`cut`), in which order blocks are taken (`gate`), whose turn it is
+//! (`turns`), how long to wait (`backoff`).
 
 mod backoff;
-mod batch;
+mod batcher;
+mod core;
+mod cut;
 mod flush;
+mod gate;
 mod metrics;
 mod options;
-mod ready;
-mod rebuild;
+mod outage;
+mod rows;
 mod splits;
 mod table;
-mod token;
-mod unit;
+mod turns;
 mod worker;
 
-pub use metrics::Metrics;
-pub use options::{
-    BATCH_BYTES, BATCH_BYTES_MAX, BATCH_ROWS, BATCH_ROWS_MAX, HELD_BYTES, HELD_ROWS, INSERT_SPACING,
-    INSERTS_MAX, LINGER, Options, REFUSALS_IN_A_ROW_MAX,
-};
+pub use metrics::WorkerMetrics;
+pub use options::Options;
 pub use worker::{Worker, WorkerFault};

@@ -1,147 +1,226 @@
-//! A batch in parts. Parts are inserted one after the other, each under its own token; a refused part is split further
-//! until the row that ClickHouse refuses is alone. Pure, and recorded with the cut, so that a batch that comes back
-//! comes back in the same parts.
+//! A batch and the parts that it is inserted in, one after the other.
+//!
+//! A batch begins as one part. A refusal splits the part that was refused, around the row that was named or in the
+//! middle. What lies before `done` is stored or buried and never sent again, so only the splits behind it count: as few
+//! as a search needs, however many rows a batch loses.
 
 use std::ops::Range;
 
-/// The parts of a batch of `rows` rows, of which the first `done` need no more work.
+use wavehouse_clickhouse::{BATCH_ROWS_LIMIT, Class, Scope, WriteError, refusal};
+
+/// Where a batch stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Parts {
-    rows: u32,
+    total: u32,
     done: u32,
-    /// Rows that begin a part, ascending, all above `done` and below `rows`.
+    /// Ascending, between `done` and `total`, both excluded.
     splits: Vec<u32>,
+    /// Whether the cut as it stands is on record.
+    recorded: bool,
 }
 
 impl Parts {
-    /// Parts as they were recorded; points that lie outside what is left are passed over.
-    pub(crate) fn new(rows: u32, done: u32, splits: &[u32]) -> Self {
-        let done = done.min(rows);
-        let mut splits: Vec<u32> = splits.iter().copied().filter(|row| *row > done && *row < rows).collect();
+    /// A batch of so many rows in one part, or as many as the sink's limit makes of it.
+    pub(crate) fn new(total: u32) -> Self {
+        let step = BATCH_ROWS_LIMIT as usize;
+        let splits = (BATCH_ROWS_LIMIT..total).step_by(step).collect();
+        Self { total, done: 0, splits, recorded: false }
+    }
+
+    /// A batch that was cut before. `recorded`: whether exactly this is on record.
+    pub(crate) fn resume(total: u32, splits: &[u32], done: u32) -> Self {
+        let done = done.min(total);
+        let mut splits: Vec<u32> = splits.iter().copied().filter(|at| *at > done && *at < total).collect();
         splits.sort_unstable();
         splits.dedup();
-        Self { rows, done, splits }
+        Self { total, done, splits, recorded: true }
     }
 
-    /// The part to insert next; none when all is done.
+    /// The rows of the part that comes next; none when all is done.
     pub(crate) fn next(&self) -> Option<Range<u32>> {
-        let end = self.splits.first().copied().unwrap_or(self.rows);
-        (self.done < end).then_some(self.done..end)
+        let end = self.splits.first().copied().unwrap_or(self.total);
+        (self.done < self.total).then_some(self.done..end)
     }
 
-    /// The next part is stored or buried.
-    pub(crate) fn finish_next(&mut self) {
-        match self.splits.first().copied() {
-            Some(row) => {
-                self.done = row;
-                self.splits.remove(0);
-            }
-            None => self.done = self.rows,
+    /// The part that came next is stored or buried.
+    pub(crate) fn finish_part(&mut self) {
+        self.done = if self.splits.is_empty() { self.total } else { self.splits.remove(0) };
+    }
+
+    /// Cuts a row out of the part that comes next; `row` counts from the part's first. A row outside of the part, or the
+    /// only one of it, changes nothing.
+    pub(crate) fn split_around(&mut self, row: u32) {
+        let Some(part) = self.next() else { return };
+        let row = part.start.saturating_add(row);
+        if part.contains(&row) {
+            self.insert([row, row + 1].into_iter().filter(|at| *at > part.start && *at < part.end).collect());
         }
     }
 
-    /// Splits the next part: at the row named as bad (from 0 within the part) into what is before it, itself, and the
-    /// rest; by halves when none is named or the name cannot be right. A part of one row stays as it is; then this
-    /// returns false.
-    pub(crate) fn split_next(&mut self, bad: Option<u64>) -> bool {
-        let Some(part) = self.next() else { return false };
-        let length = part.end - part.start;
-        if length < 2 {
-            return false;
+    /// Cuts the part that comes next in the middle; a single row stays.
+    pub(crate) fn halve(&mut self) {
+        let Some(part) = self.next() else { return };
+        if part.len() > 1 {
+            self.insert(vec![part.start + (part.end - part.start) / 2]);
         }
-        let named = bad.and_then(|row| u32::try_from(row).ok()).filter(|row| *row < length);
-        let points = match named {
-            Some(row) => [part.start + row, part.start + row + 1],
-            None => [part.start + length / 2; 2],
-        };
-        let mut fresh: Vec<u32> =
-            points.into_iter().filter(|row| *row > part.start && *row < part.end).collect();
-        fresh.dedup();
-        self.splits.splice(0..0, fresh);
-        true
     }
 
-    /// Rows from the front that need no more work.
-    pub(crate) fn done(&self) -> u32 {
-        self.done
+    fn insert(&mut self, at: Vec<u32>) {
+        self.recorded &= at.is_empty();
+        self.splits.splice(0..0, at);
     }
 
-    /// Where the rest is split.
+    pub(crate) fn recorded(&self) -> bool {
+        self.recorded
+    }
+
+    pub(crate) fn set_recorded(&mut self) {
+        self.recorded = true;
+    }
+
     pub(crate) fn splits(&self) -> &[u32] {
         &self.splits
+    }
+
+    pub(crate) fn done_rows(&self) -> u32 {
+        self.done
+    }
+}
+
+/// What a failed part asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    /// Try again later; nothing is the rows' fault.
+    Wait,
+    /// Cut out this row of the part, from 0.
+    SplitAround(u32),
+    /// Cut the part in the middle.
+    Halve,
+    /// The part is one row, and it is refused for good.
+    Bury,
+}
+
+/// Decides what to do about a part of `rows` rows that failed.
+pub(crate) fn remedy(error: &WriteError, rows: u32) -> Remedy {
+    let Some(clickhouse) = error.clickhouse() else { return Remedy::Wait };
+    if clickhouse.size_related() {
+        return if rows > 1 { Remedy::Halve } else { Remedy::Wait };
+    }
+    let named = clickhouse.bad_row();
+    if clickhouse.class != Class::Rejected || refusal(clickhouse.code, named) == Scope::Table {
+        return Remedy::Wait;
+    }
+    let named = named.and_then(|row| u32::try_from(row.checked_sub(1)?).ok()).filter(|row| *row < rows);
+    match named {
+        _ if rows <= 1 => Remedy::Bury,
+        Some(row) => Remedy::SplitAround(row),
+        None => Remedy::Halve,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use wavehouse_clickhouse::{Cause, ClickHouseError};
+    use wavehouse_core::{TableName, TableRef, TenantId};
 
     use super::*;
 
     #[test]
-    fn a_named_row_is_cut_out() {
-        for (bad, wanted) in [
-            (Some(3), vec![0..3, 3..4, 4..10]),
-            (Some(0), vec![0..1, 1..10]),
-            (Some(9), vec![0..9, 9..10]),
-            (Some(10), vec![0..5, 5..10]),
-            (None, vec![0..5, 5..10]),
-        ] {
-            let mut parts = Parts::new(10, 0, &[]);
-            assert!(parts.split_next(bad));
-            let mut seen = Vec::new();
-            while let Some(part) = parts.next() {
-                seen.push(part);
-                parts.finish_next();
-            }
-            assert_eq!(seen, wanted, "{bad:?}");
+    fn a_row_is_cut_out() {
+        let mut parts = Parts::new(10);
+        parts.set_recorded();
+        parts.split_around(4);
+        assert_eq!((parts.splits(), parts.recorded()), (&[4, 5][..], false));
+        let mut seen = Vec::new();
+        while let Some(part) = parts.next() {
+            seen.push(part);
+            parts.finish_part();
         }
+        assert_eq!(seen, [0..4, 4..5, 5..10]);
     }
 
     #[test]
-    fn one_row_cannot_be_split() {
-        assert!(!Parts::new(1, 0, &[]).split_next(None));
-        assert!(!Parts::new(10, 10, &[]).split_next(None));
-        assert_eq!(Parts::new(0, 0, &[]).next(), None);
+    fn the_first_and_the_last_row_need_one_split() {
+        let mut parts = Parts::new(10);
+        parts.split_around(0);
+        assert_eq!(parts.splits(), [1]);
+        let mut parts = Parts::new(10);
+        parts.split_around(9);
+        assert_eq!(parts.splits(), [9]);
+        let mut parts = Parts::new(1);
+        parts.set_recorded();
+        parts.split_around(0);
+        parts.split_around(7);
+        parts.halve();
+        assert_eq!((parts.splits(), parts.recorded()), (&[][..], true));
+    }
+
+    #[test]
+    fn a_cut_is_taken_up_where_it_was_left() {
+        let parts = Parts::resume(10, &[5, 6, 8], 5);
+        assert_eq!((parts.next(), parts.splits()), (Some(5..6), &[6, 8][..]));
+        assert_eq!(Parts::resume(10, &[12], 99).next(), None);
+        assert_eq!(Parts::new(BATCH_ROWS_LIMIT + 1).next(), Some(0..BATCH_ROWS_LIMIT));
+    }
+
+    fn failed(class: Class, code: Option<u32>, message: &str) -> WriteError {
+        let table = TableRef::new(TenantId::default(), TableName::parse("t").unwrap());
+        let status = Some(500);
+        let source =
+            ClickHouseError { class, cause: Cause::Answered, code, status, message: message.to_owned() };
+        WriteError::ClickHouse { table, source }
+    }
+
+    #[test]
+    fn remedies() {
+        use Class::{Denied, Rejected, Unavailable, Unknown};
+        let cases = [
+            (failed(Rejected, Some(117), "(at row 3)"), 10, Remedy::SplitAround(2)),
+            (failed(Rejected, Some(469), "is violated at row 10"), 10, Remedy::SplitAround(9)),
+            (failed(Rejected, Some(117), "(at row 11)"), 10, Remedy::Halve),
+            (failed(Rejected, Some(117), ""), 2, Remedy::Halve),
+            (failed(Rejected, Some(117), "(at row 1)"), 1, Remedy::Bury),
+            (failed(Rejected, Some(60), ""), 10, Remedy::Wait),
+            (failed(Rejected, Some(49), ""), 1, Remedy::Wait),
+            (failed(Unavailable, Some(252), "too many parts"), 10, Remedy::Wait),
+            (failed(Unavailable, Some(241), "memory"), 10, Remedy::Halve),
+            (failed(Unavailable, Some(241), "memory"), 1, Remedy::Wait),
+            (failed(Rejected, Some(413), ""), 1, Remedy::Wait),
+            (failed(Denied, Some(497), ""), 1, Remedy::Wait),
+            (failed(Unknown, None, ""), 1, Remedy::Wait),
+            (WriteError::NoTarget(TenantId::default()), 1, Remedy::Wait),
+        ];
+        for (error, rows, expected) in cases {
+            assert_eq!(remedy(&error, rows), expected, "{error:?} {rows}");
+        }
     }
 
     proptest! {
-        /// Whatever rows are bad and whatever the server says of them: each row ends up stored or buried, once, in
-        /// order, and only bad rows are buried.
+        /// However a batch is split, its rows come once each and in order.
         #[test]
-        fn each_row_is_dealt_with_once(
-            bad in prop::collection::vec(any::<bool>(), 0..200),
-            names in prop::collection::vec(prop::option::of(0_u64..220), 1..50),
-            reload_every in 1_usize..10,
-        ) {
-            let rows = u32::try_from(bad.len()).unwrap();
-            let mut parts = Parts::new(rows, 0, &[]);
-            let (mut buried, mut next_row, mut steps) = (Vec::new(), 0, 0);
-            while let Some(part) = parts.next() {
-                steps += 1;
-                prop_assert!(steps < 2000);
-                prop_assert_eq!(part.start, next_row);
-                let range = part.start as usize..part.end as usize;
-                if bad[range.clone()].iter().any(|bad| *bad) {
-                    if range.len() == 1 {
-                        buried.push(range.start);
-                        next_row = part.end;
-                        parts.finish_next();
-                    } else {
-                        prop_assert!(parts.split_next(names[steps % names.len()]));
+        fn rows_come_once_and_in_order(total in 0..200_u32, steps in prop::collection::vec((0..3_u8, 0..220_u32), 0..400)) {
+            let mut parts = Parts::new(total);
+            let mut rows = Vec::new();
+            for (step, row) in steps {
+                match step {
+                    0 => parts.halve(),
+                    1 => parts.split_around(row),
+                    _ => {
+                        rows.extend(parts.next().into_iter().flatten());
+                        parts.finish_part();
+                        parts = Parts::resume(total, parts.splits(), parts.done_rows());
                     }
-                } else {
-                    next_row = part.end;
-                    parts.finish_next();
                 }
-                if steps % reload_every == 0 {
-                    // As after a crash: only what is recorded is left.
-                    parts = Parts::new(rows, parts.done(), parts.splits());
-                }
+                prop_assert!(parts.splits().windows(2).all(|pair| pair[0] < pair[1]));
+                prop_assert!(parts.splits().iter().all(|at| *at > parts.done_rows() && *at < total));
             }
-            let wanted: Vec<usize> = (0..bad.len()).filter(|row| bad[*row]).collect();
-            prop_assert_eq!(next_row, rows);
-            prop_assert_eq!(buried, wanted);
+            while let Some(part) = parts.next() {
+                prop_assert!(!part.is_empty());
+                rows.extend(part);
+                parts.finish_part();
+            }
+            prop_assert_eq!(rows, (0..total).collect::<Vec<_>>());
         }
     }
 }

@@ -1,0 +1,152 @@
+//! What is delivered: taken, put aside for a batch that comes back, or handed back.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use wavehouse_broker::{Delivery, TableDepth};
+
+use super::Core;
+use crate::batcher::Load;
+use crate::cut::Offer;
+use crate::gate::Verdict;
+use crate::table::{Held, PAUSE};
+
+/// A block that came before its turn is handed back for so long, so that a queue out of order is not asked in a circle.
+const RETURN_AFTER: Duration = Duration::from_millis(10);
+/// A batch that is being brought back and gets no block for so long is compared with what the queue still holds.
+pub(crate) const REBUILD_QUIET: Duration = Duration::from_secs(10);
+
+impl Core {
+    /// Takes in a block.
+    pub(crate) fn delivered(&mut self, unit: usize, delivery: Delivery, now: Instant) {
+        let index = self.table(delivery.table(), unit);
+        let sequence = delivery.sequence();
+        let table = &mut self.tables[index];
+        let held = table.held_mut(sequence).is_some();
+        match table.gate.judge(sequence, held) {
+            // The old handle is overtaken and settles nothing.
+            Verdict::Replace => {
+                if let Some(held) = self.tables[index].held_mut(sequence) {
+                    held.delivery = delivery;
+                }
+            }
+            Verdict::Done => delivery.ack(),
+            Verdict::Take if self.tables[index].open => self.take(index, Held::new(delivery, now), now),
+            Verdict::Take | Verdict::Return => self.turn_away(index, delivery, now),
+        }
+    }
+
+    fn turn_away(&mut self, index: usize, delivery: Delivery, now: Instant) {
+        let table = &mut self.tables[index];
+        table.gate.gave_back(delivery.sequence());
+        let mut after = RETURN_AFTER;
+        if !table.open {
+            self.units[table.unit].pause(&table.name, now + PAUSE);
+            after = Duration::ZERO;
+        }
+        delivery.retry(after);
+        // A table that is shut although nothing is wrong any more, or whose ClickHouse waits for someone to probe it.
+        let target = self.tables[index].target;
+        self.wake(index, now);
+        if self.targets[target].down.as_ref().is_some_and(|down| down.probe.is_none()) {
+            self.check_target(target, now);
+        }
+    }
+
+    fn take(&mut self, index: usize, held: Held, now: Instant) {
+        let sequence = held.delivery.sequence();
+        let table = &mut self.tables[index];
+        table.gate.took(sequence);
+        let Some(pending) = &mut table.pending else {
+            self.enqueue(index, held, now);
+            return;
+        };
+        pending.touched = now;
+        match pending.rebuild.offer(sequence) {
+            offer @ (Offer::Collect | Offer::Complete) => {
+                let load = held.load;
+                pending.collected.push(held);
+                pending.whole = offer == Offer::Complete;
+                self.holds(load);
+                self.check(index, now);
+            }
+            Offer::Stored => {
+                held.delivery.ack();
+                self.ack_collected(index);
+            }
+            Offer::Past => {
+                if !pending.whole {
+                    self.ack_collected(index);
+                    self.end_pending(index, now);
+                }
+                self.enqueue(index, held, now);
+            }
+        }
+    }
+
+    fn enqueue(&mut self, index: usize, held: Held, now: Instant) {
+        let load = held.load;
+        let table = &mut self.tables[index];
+        self.busy += usize::from(table.queue.is_empty());
+        table.waiting.add(load);
+        table.queue.push_back(held);
+        self.holds(load);
+        self.check(index, now);
+        self.throttle(index, now);
+    }
+
+    /// Has enough of a table in hand that cannot insert yet: no more of it until it can.
+    fn throttle(&mut self, index: usize, now: Instant) {
+        let share = self.limits.share(self.busy);
+        let table = &mut self.tables[index];
+        let Load { rows, bytes } = table.waiting;
+        let full = rows >= share.rows || bytes >= share.bytes;
+        if full && table.open && !table.throttled && !self.stopping {
+            table.throttled = true;
+            self.units[table.unit].pause(&table.name, now + PAUSE);
+        }
+    }
+
+    /// The batch that was being brought back is stored: its blocks need only their ack.
+    fn ack_collected(&mut self, index: usize) {
+        let pending = self.tables[index].pending.as_mut();
+        let collected = pending.map(|pending| std::mem::take(&mut pending.collected)).unwrap_or_default();
+        self.lets_go(&collected);
+        for held in collected {
+            held.delivery.ack();
+        }
+    }
+
+    /// There is no batch to bring back any more.
+    fn end_pending(&mut self, index: usize, now: Instant) {
+        self.tables[index].pending = None;
+        self.give_up_permit(index, now);
+    }
+
+    /// Whether a batch that is being brought back has had no block for a while.
+    pub(crate) fn rebuild_stalled(&self, now: Instant) -> bool {
+        self.tables.iter().any(|table| stalled(table, now))
+    }
+
+    /// Ends the bringing back of batches of which the queue holds no block that is not in hand: their missing blocks are
+    /// acked, so they are stored.
+    pub(crate) fn compare(&mut self, depths: &[TableDepth], now: Instant) {
+        for index in 0..self.tables.len() {
+            let table = &self.tables[index];
+            let Some(pending) = table.pending.as_ref().filter(|_| stalled(table, now)) else { continue };
+            let in_hand: u64 = pending.collected.iter().map(|held| held.load.rows).sum();
+            let depth = depths.iter().find(|depth| depth.table == table.name);
+            if depth.map_or(0, |depth| depth.unwritten_rows) <= in_hand {
+                tracing::info!(table = %table.name, "batch of an earlier run was stored, nothing to bring back");
+                self.ack_collected(index);
+                self.end_pending(index, now);
+                self.check(index, now);
+            }
+        }
+    }
+}
+
+fn stalled(table: &crate::table::Table, now: Instant) -> bool {
+    let quiet = |pending: &crate::table::Pending| now >= pending.touched + REBUILD_QUIET && !pending.whole;
+    table.open && table.permit && table.flight.is_none() && table.pending.as_ref().is_some_and(quiet)
+}
