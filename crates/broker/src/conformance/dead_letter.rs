@@ -114,6 +114,7 @@ pub(super) async fn pages(fixture: &mut dyn BrokerFixture) {
             let page = page(&broker, &all_of("0"), after.as_ref(), limit).await;
             assert!(page.letters.len() <= limit);
             got.extend(page.letters);
+            assert!(got.len() <= sent.len(), "each letter is on one page");
             assert_eq!(page.more, got.len() < sent.len(), "more says whether there are more");
             if !page.more {
                 break;

@@ -4,10 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::timeout;
 use wavehouse_core::TenantId;
 
 use crate::contract::SharedBroker;
 
+/// Longest that a case may take; it waits for each single fact for less.
+const CASE_WAIT: Duration = Duration::from_secs(120);
 /// How long what is left running after a case is waited for.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
 
@@ -65,7 +68,8 @@ pub fn run<F: BrokerFixture>(promise: Promise) {
     };
     runtime.block_on(async {
         let mut fixture = F::start().await;
-        case(promise, &mut fixture).await;
+        let ended = timeout(CASE_WAIT, case(promise, &mut fixture)).await;
+        assert!(ended.is_ok(), "the case of {promise} did not end within {CASE_WAIT:?}");
     });
     runtime.shutdown_timeout(SHUTDOWN_WAIT);
 }

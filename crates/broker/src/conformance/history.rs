@@ -55,6 +55,7 @@ impl Tail {
             HistoryEvent::Hole { table, .. } => {
                 self.holes.push(table);
                 self.holes_after.push(self.read.len());
+                assert!(self.holes.len() <= 100, "a hole is told once");
             }
             HistoryEvent::Block { stored, from_row } => self.take_block(&stored, from_row),
         }
