@@ -48,6 +48,8 @@ pub(crate) enum ConfigCommand {
     Check(ConfigArgs),
     /// Prints the configuration in effect and who set what; secrets are masked.
     Print(ConfigArgs),
+    /// Prints every key: its variable, what it holds, its default, what it does.
+    Keys,
 }
 
 #[derive(Debug, Args)]

@@ -30,7 +30,6 @@ use std::time::Duration;
 pub(crate) use finding::{Finding, report};
 pub(crate) use print::print;
 pub(crate) use probe::probe_data_dir;
-#[cfg(test)]
 pub(crate) use reference::page as reference_page;
 
 /// How the program was started.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use wavehouse_clickhouse::{Catalog, Client};
+use wavehouse_clickhouse::{Catalog, Client, Target};
 
 /// The sample table: columns suited to a first hour, and a window in which ClickHouse knows a repeated insert, so that a
 /// kill at any instant leaves no row twice.
@@ -53,8 +53,8 @@ pub(crate) async fn sample_table(client: &Client, catalog: &Catalog, stop: &Canc
 pub(crate) struct Page<'a> {
     /// Where the gateway listens.
     pub(crate) address: SocketAddr,
-    /// Where ClickHouse answers.
-    pub(crate) clickhouse: &'a str,
+    /// The ClickHouse behind it.
+    pub(crate) clickhouse: &'a Target,
     /// The engine's password file, if the engine is ours.
     pub(crate) password_file: Option<&'a Path>,
     /// Where everything lives.
@@ -85,15 +85,16 @@ pub(crate) fn page(page: &Page<'_>) -> String {
     let _written = match page.password_file {
         Some(file) => writeln!(
             text,
-            "  ClickHouse itself: {}, user default, password in {}\n  Everything lives in {}. Stop with Ctrl-C.\n",
-            page.clickhouse,
+            "  ClickHouse itself: {}, user {}, password in {}\n  Everything lives in {}. Stop with Ctrl-C.\n",
+            page.clickhouse.url,
+            page.clickhouse.user,
             file.display(),
             page.data_dir.display()
         ),
         None => writeln!(
             text,
             "  ClickHouse: {}\n  The queue lives in {}. Stop with Ctrl-C.\n",
-            page.clickhouse,
+            page.clickhouse.url,
             page.data_dir.display()
         ),
     };
@@ -102,13 +103,15 @@ pub(crate) fn page(page: &Page<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use wavehouse_clickhouse::Secret;
+
     use super::*;
 
     #[test]
     fn the_page_has_the_real_address() {
         let text = page(&Page {
             address: ([127, 0, 0, 1], 9999).into(),
-            clickhouse: "http://127.0.0.1:8123",
+            clickhouse: &Target::new("http://127.0.0.1:8123", "default", Secret::default(), "default"),
             password_file: Some(Path::new("data/clickhouse.password")),
             data_dir: Path::new("data"),
         });

@@ -18,7 +18,8 @@ pub(crate) fn start(level: Level) {
         .with_target("wavehouse_broker", level)
         .with_target("engine", level);
     let registry = tracing_subscriber::registry().with(filter);
-    let format = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    // Standard error may be closed; to complain there about that would be a panic.
+    let format = tracing_subscriber::fmt::layer().with_writer(io::stderr).log_internal_errors(false);
     // A second start, as in tests, keeps the first.
     let _already = if io::stderr().is_terminal() {
         registry.with(format.with_target(false).compact()).try_init()

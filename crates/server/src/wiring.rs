@@ -128,7 +128,9 @@ fn assemble(
         Ok(worker.run(stop).await?)
     });
     let catalog = connection.catalog.clone();
+    let mut startable = engine_ready.clone();
     supervisor.spawn("tables", Phase::Background, OnExit::StopProcess, |stop| async move {
+        until_ready(&mut startable, &stop).await;
         catalog.run(stop.clone()).await;
         anyhow::ensure!(stop.is_cancelled(), "schema discovery ended");
         Ok(())
@@ -141,13 +143,10 @@ fn assemble(
             metrics::serve(listener, path, registry, stop)
         });
     }
-    greet(
-        config,
-        &connection,
-        engine_ready,
-        beside.as_ref().map(|(program, _)| program.password_file.as_path()),
-        supervisor,
-    );
+    if config.mode == Mode::Dev {
+        let password_file = beside.as_ref().map(|(program, _)| program.password_file.as_path());
+        greet(config, &connection, engine_ready, password_file, supervisor);
+    }
     Ok(())
 }
 
@@ -179,7 +178,7 @@ fn start_queue(broker: &SharedBroker, supervisor: &mut Supervisor) {
     supervisor.spawn("queue", Phase::Release, OnExit::StopProcess, |stop| queue::keep(broker, stop));
 }
 
-/// Once ClickHouse is there: reads its tables at once, and in development makes the sample table and prints the page.
+/// In development: once ClickHouse is there, makes the sample table and prints the page.
 fn greet(
     config: &Config,
     connection: &Arc<Connection>,
@@ -190,28 +189,28 @@ fn greet(
     let connection = Arc::clone(connection);
     let page = dev::page(&dev::Page {
         address: config.server.listen,
-        clickhouse: &connection.client.target().url,
+        clickhouse: connection.client.target(),
         password_file,
         data_dir: &config.data_dir,
     });
-    let dev = config.mode == Mode::Dev;
     supervisor.spawn("greeter", Phase::Background, OnExit::Log, |stop| async move {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return Ok(()),
-            // The engine's task holds the other end; if it is gone the process is going too.
-            _ready = engine_ready.wait_for(|ready| *ready) => {}
-        }
-        if dev {
-            dev::sample_table(&connection.client, &connection.catalog, &stop).await;
-            if !stop.is_cancelled() {
-                show(&page);
-            }
-        } else if let Err(error) = connection.catalog.refresh().await {
-            info!(error = %wavehouse_core::chain(&error), "ClickHouse is not there yet; its tables are asked for until it is");
+        until_ready(&mut engine_ready, &stop).await;
+        dev::sample_table(&connection.client, &connection.catalog, &stop).await;
+        if !stop.is_cancelled() {
+            show(&page);
         }
         Ok(())
     });
+}
+
+/// Waits for the engine beside us to answer for the first time; at once where there is none.
+async fn until_ready(engine_ready: &mut watch::Receiver<bool>, stop: &CancellationToken) {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        // The engine's task holds the other end; if it is gone the process is going too.
+        _ready = engine_ready.wait_for(|ready| *ready) => {}
+    }
 }
 
 fn show(page: &str) {

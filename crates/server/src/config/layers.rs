@@ -109,7 +109,7 @@ fn from_tree(tree: &Tree, path: &str, layers: &mut Layers, findings: &mut Vec<Fi
 fn unknown_key(path: &str, origin: &str) -> Finding {
     let fix = match nearest(path, KEYS.iter().map(|key| key.path)) {
         Some(near) => format!("did you mean {near}? Otherwise remove it"),
-        None => "remove it; `wavehouse config print` shows every key".to_owned(),
+        None => "remove it; `wavehouse config keys` shows every key".to_owned(),
     };
     Finding::new(format!("{path} ({origin})"), "is no key", "a key of this program", fix)
 }
@@ -139,7 +139,7 @@ fn unknown_variable(name: &str) -> Finding {
     let known = KEYS.iter().map(|key| key.env).chain(LONE_VARIABLES.iter().map(|(name, _)| *name));
     let fix = match nearest(name, known) {
         Some(near) => format!("did you mean {near}? Otherwise unset it"),
-        None => "unset it; `wavehouse config print` shows every variable".to_owned(),
+        None => "unset it; `wavehouse config keys` shows every variable".to_owned(),
     };
     Finding::new(name, "is no variable of this program", "a known name, since WH_ names are all ours", fix)
 }

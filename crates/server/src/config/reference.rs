@@ -1,5 +1,5 @@
-//! The reference page of the configuration, made from the table of keys. A test holds the page in `docs/` against it.
-#![cfg(test)]
+//! The reference page of the configuration, made from the table of keys: what `wavehouse config keys` prints. A test holds
+//! the page in `docs/` against it.
 
 use super::keys::{KEYS, Key, Kind, LONE_VARIABLES};
 use super::values::show_bytes;
@@ -26,6 +26,7 @@ tenant:
   Kubernetes adds for services (`WH_…_SERVICE_HOST`, `WH_…_PORT=tcp://…`) are passed over.
 - `wavehouse config check` tells what is wrong and starts nothing; `wavehouse config print` shows what is in effect and
   who set it, secrets masked. Both take `--dev` for what `wavehouse dev` would use.
+- `wavehouse config keys` prints this page.
 - The block `tenant` holds what belongs to tenant `0`, the only one in this version.
 - Exit codes of the program: 0 clean, 1 failed, 64 wrong usage or configuration.
 

@@ -136,8 +136,26 @@ async fn forward(output: Option<ChildStderr>) {
         line.clear();
         match (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await {
             Ok(0) | Err(_) => return,
-            Ok(_) => info!(target: "engine", "{}", String::from_utf8_lossy(line.trim_ascii_end())),
+            Ok(_) => say(line.trim_ascii_end()),
         }
+    }
+}
+
+/// One line of the engine's own log, as one of ours: it writes JSON with a level, a message and more.
+fn say(line: &[u8]) {
+    let parsed = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(line);
+    let Ok(mut fields) = parsed else {
+        return info!(target: "engine", "{}", String::from_utf8_lossy(line));
+    };
+    fields.remove("timestamp");
+    let level = fields.remove("level");
+    let text = fields.remove("message").and_then(|text| text.as_str().map(str::to_owned)).unwrap_or_default();
+    let more =
+        if fields.is_empty() { String::new() } else { format!(" {}", serde_json::Value::Object(fields)) };
+    match level.as_ref().and_then(|level| level.as_str()) {
+        Some("ERROR") => error!(target: "engine", "{text}{more}"),
+        Some("WARN") => warn!(target: "engine", "{text}{more}"),
+        _ => info!(target: "engine", "{text}{more}"),
     }
 }
 

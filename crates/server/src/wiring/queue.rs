@@ -11,7 +11,7 @@ use wavehouse_broker_embedded::{EmbeddedBroker, Metrics, Options};
 use wavehouse_core::TenantId;
 
 use crate::budget::{self, human};
-use crate::config::Config;
+use crate::config::{Config, Mode};
 
 /// Opens the queue in the data directory.
 ///
@@ -23,7 +23,7 @@ pub(crate) fn open(config: &Config, registry: &mut Registry) -> anyhow::Result<S
         budget::free_bytes(dir).with_context(|| format!("cannot ask the disk of {}", dir.display()))?;
     let queue_dir = dir.join("queue");
     let used = budget::used_bytes(&queue_dir);
-    if used == 0 {
+    if used == 0 && config.mode == Mode::Serve {
         warn!(dir = %queue_dir.display(), "the queue starts empty: on anything but a first start, the volume did not survive");
     }
     let budget = budget::decide(config.queue_disk_bytes_max, config.tenant.unwritten_bytes_max, free, used);

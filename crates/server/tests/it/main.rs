@@ -1,0 +1,9 @@
+//! The whole program, as an operator runs it: the real binary, the real engine, real signals.
+
+mod boot;
+mod config;
+mod crash;
+mod dev;
+mod http;
+mod program;
+mod stop;
