@@ -1,11 +1,9 @@
-//! The broker itself: opening, publishing, and where each call goes.
+//! The broker itself: publishing, and where each call goes.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use wavehouse_broker::{
     Broker, BrokerHealth, CloseError, DeadLetter, HistoryError, HistoryFilter, HistoryStart, HistoryStream,
     LetterCounts, LetterCursor, LetterError, LetterFilter, LetterPage, OpenUnit, OpenUnitError, PublishError,
@@ -13,41 +11,24 @@ use wavehouse_broker::{
 };
 use wavehouse_core::{LogId, Position, RowBlock, TableRef, TenantId, Timestamp, UnitId};
 
-use crate::commit::{ActiveFile, Commit};
 use crate::depths::depths;
-use crate::files::{Files, LockGuard, RealFiles};
-use crate::intake::{Intake, Item, Submission, Waiting, WriteFault, lock};
+use crate::files::{Files, RealFiles};
+use crate::history::open_history;
+use crate::intake::{Item, Submission, Waiting, WriteFault, lock};
 use crate::keeper::Keeper;
+use crate::letters::Letters;
 use crate::metrics::Metrics;
-use crate::options::{BLOCK_BYTES_MAX, OpenError, Options, Sizes};
-use crate::recover::{Recovered, Recovery};
-use crate::shared::{QUEUE_DIR, Shared, file_number};
-use crate::spare::{SPARES, Spare, SpareDesk};
-use crate::state::{FileState, State};
-use crate::tenant::Tenants;
-use crate::writer::Writer;
-use crate::{format, unit};
+use crate::opening::{Opened, Running, open};
+use crate::options::{BLOCK_BYTES_MAX, OpenError, Options};
+use crate::shared::Shared;
+use crate::unit::open_unit;
 
 /// The queue of one process, on local disk.
 pub struct EmbeddedBroker {
     shared: Arc<Shared>,
     keeper: Arc<Keeper>,
+    letters: Arc<Letters>,
     running: Mutex<Option<Running>>,
-}
-
-/// What ends with the queue.
-struct Running {
-    writer: JoinHandle<()>,
-    keeper: JoinHandle<()>,
-    _lock: LockGuard,
-}
-
-impl Running {
-    /// Waits for both threads; false when one panicked.
-    fn join(self) -> bool {
-        let (writer, keeper) = (self.writer.join(), self.keeper.join());
-        writer.is_ok() && keeper.is_ok()
-    }
 }
 
 impl EmbeddedBroker {
@@ -69,62 +50,13 @@ impl EmbeddedBroker {
         metrics: Metrics,
         files: Arc<dyn Files>,
     ) -> Result<Arc<Self>, OpenError> {
-        let dir = options.dir.join(QUEUE_DIR);
-        let disk = |what| {
-            let dir = dir.clone();
-            move |source| OpenError::Disk { dir: dir.clone(), what, source }
-        };
-        files.create_dir(QUEUE_DIR).map_err(disk("cannot be made"))?;
-        let guard = files.lock(&format!("{QUEUE_DIR}/lock")).map_err(disk("cannot be locked"))?;
-        let guard = guard.map_err(|holder| OpenError::Locked {
-            dir: dir.clone(),
-            holder: holder.pid.map_or("another process".to_owned(), |pid| format!("process {pid}")),
+        let Opened { shared, keeper, running } = open(options, metrics, files)?;
+        let letters = Letters::new(Arc::clone(&shared)).map_err(|source| OpenError::Disk {
+            dir: options.dir.clone(),
+            what: "cannot make the directory of dead letters",
+            source,
         })?;
-        let tenants = Tenants::new(options.default_limits);
-        let (log, recovered) = recover(&*files, &options.dir, &tenants, &metrics)?;
-        let used = files.list(QUEUE_DIR).map_err(disk("cannot be listed"))?.iter().map(|f| f.bytes).sum();
-        let free = files.free_bytes().map_err(disk("cannot tell its free space"))?;
-        let mut shared = Shared {
-            log,
-            files,
-            sizes: Sizes::decide(options, free, used),
-            ack_wait: options.ack_wait,
-            fsync_delay: options.fsync_delay,
-            metrics,
-            tenants,
-            intake: Intake::default(),
-            spare: SpareDesk::default(),
-            state: Mutex::default(),
-            unit_wake: Notify::new(),
-            stored: watch::Sender::new(0),
-            health: watch::Sender::new(BrokerHealth::Good),
-        };
-        tracing::info!(
-            dir = %dir.display(),
-            %log,
-            disk_bytes_max = shared.sizes.disk_bytes_max,
-            file_bytes = shared.sizes.file_bytes,
-            "queue open"
-        );
-        let Recovered { state, active, spares, next_number } = recovered;
-        shared.state = Mutex::new(state);
-        let shared = Arc::new(shared);
-        let keeper = Arc::new(Keeper::new(Arc::clone(&shared), next_number));
-        offer_spares(&shared, spares);
-        let writer = writer(&shared, &keeper, active)
-            .map_err(|bytes| OpenError::NoRoom { dir: dir.clone(), bytes })?;
-        shared.count_disk();
-        let running = Running {
-            writer: spawn("wavehouse-log", &shared, move || writer.run())
-                .map_err(disk("cannot start a thread"))?,
-            keeper: {
-                let keeper = Arc::clone(&keeper);
-                spawn("wavehouse-keeper", &shared, move || keeper.run())
-                    .map_err(disk("cannot start a thread"))?
-            },
-            _lock: guard,
-        };
-        Ok(Arc::new(Self { shared, keeper, running: Mutex::new(Some(running)) }))
+        Ok(Arc::new(Self { shared, keeper, letters: Arc::new(letters), running: Mutex::new(Some(running)) }))
     }
 
     /// The id of the log: new with each queue directory.
@@ -137,6 +69,12 @@ impl EmbeddedBroker {
     #[must_use]
     pub fn disk_bytes_max(&self) -> u64 {
         self.shared.sizes.disk_bytes_max
+    }
+
+    /// How often the log has been synced to disk since it was opened.
+    #[must_use]
+    pub fn syncs(&self) -> u64 {
+        self.shared.metrics.fsyncs.get()
     }
 
     /// What can be said of a block without asking the writer.
@@ -155,6 +93,16 @@ impl EmbeddedBroker {
         }
         Ok(Waiting { index, block, bytes, tenant })
     }
+
+    /// Letters block on the disk.
+    async fn with_letters<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Letters) -> Result<T, LetterError> + Send + 'static,
+    ) -> Result<T, LetterError> {
+        let letters = Arc::clone(&self.letters);
+        let called = tokio::task::spawn_blocking(move || call(&letters)).await;
+        called.unwrap_or_else(|error| Err(LetterError::Unavailable { reason: error.to_string() }))
+    }
 }
 
 impl Drop for EmbeddedBroker {
@@ -166,115 +114,6 @@ impl Drop for EmbeddedBroker {
         }
         self.shared.spare.stop();
         running.join();
-    }
-}
-
-/// Reads what is there, or begins anew.
-fn recover(
-    files: &dyn Files,
-    dir: &Path,
-    tenants: &Tenants,
-    metrics: &Metrics,
-) -> Result<(LogId, Recovered), OpenError> {
-    let disk = |what| move |source| OpenError::Disk { dir: dir.join(QUEUE_DIR), what, source };
-    if let Some(log) = format::read(files, dir)? {
-        let recovery = Recovery { files, dir, tenants, log, damage: metrics.damaged_records.clone() };
-        if let Some(recovered) = recovery.run()? {
-            return Ok((log, recovered));
-        }
-    }
-    // Nothing was ever stored here. Sequences begin anew, and so does the id.
-    let random = getrandom::u64()
-        .map_err(|error| disk("cannot get a random id")(std::io::Error::other(error.to_string())))?;
-    let log = LogId(random);
-    for found in files.list(QUEUE_DIR).map_err(disk("cannot be listed"))? {
-        if let Some(number) = file_number(&found.name) {
-            files.remove(&Shared::path(number)).map_err(disk("cannot be cleared"))?;
-        }
-    }
-    format::create(files, log).map_err(disk("cannot be begun"))?;
-    let state = State { damage: metrics.damaged_records.clone(), ..State::default() };
-    Ok((log, Recovered { state, active: None, spares: Vec::new(), next_number: 1 }))
-}
-
-/// Files that were ready when the process ended are ready again, if they are of the size that is wanted now.
-fn offer_spares(shared: &Shared, spares: Vec<Spare>) {
-    for spare in spares {
-        if spare.bytes == shared.sizes.file_bytes && shared.spare.held().1 < SPARES {
-            shared.spare.put(spare);
-        } else if let Err(error) = shared.files.remove(&Shared::path(spare.number)) {
-            tracing::warn!(%error, number = spare.number, "cannot remove a spare log file");
-        }
-    }
-}
-
-/// The writer, with a file to go on in. Fails with the size of the file that could not be had.
-fn writer(shared: &Arc<Shared>, keeper: &Keeper, active: Option<ActiveFile>) -> Result<Writer, u64> {
-    let run = getrandom::u32().unwrap_or(0);
-    let is_new = active.is_none();
-    let active = match active {
-        Some(active) => active,
-        None => {
-            let head = crate::checkpoint::checkpoint_bytes(&shared.state().tables) as u64;
-            let bytes = shared.sizes.file_bytes.max(head.saturating_mul(2));
-            let ready = if shared.spare.any() { shared.spare.take(bytes, 0).ok() } else { None };
-            let spare = match ready {
-                Some(spare) => spare,
-                None => keeper.make(bytes).map_err(|why| {
-                    tracing::error!(why, bytes, "cannot lay out a log file");
-                    bytes
-                })?,
-            };
-            ActiveFile::new(spare)
-        }
-    };
-    let mut state = shared.state();
-    let mut writer = Writer {
-        shared: Arc::clone(shared),
-        active,
-        run,
-        run_is_new: !is_new,
-        ids: state.by_name.clone(),
-        ends: state.tables.iter().map(|table| table.end).collect(),
-        buffer: Vec::new(),
-        commit: Commit::default(),
-        failed: None,
-    };
-    if is_new {
-        let (number, file) = (writer.active.number, Arc::clone(&writer.active.file));
-        state.active = number;
-        state.files.insert(number, FileState::new(file, writer.active.bytes));
-        writer.put_head(&state.tables);
-    }
-    drop(state);
-    Ok(writer)
-}
-
-fn spawn(
-    name: &str,
-    shared: &Arc<Shared>,
-    work: impl FnOnce() + Send + 'static,
-) -> std::io::Result<JoinHandle<()>> {
-    let end = EndOfThread { shared: Arc::clone(shared), name: name.to_owned() };
-    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        let _end = end;
-        work();
-    })
-}
-
-/// Nobody waits for a thread that has ended.
-struct EndOfThread {
-    shared: Arc<Shared>,
-    name: String,
-}
-
-impl Drop for EndOfThread {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.shared.has_failed(&format!("thread {} panicked", self.name));
-            self.shared.intake.shut();
-            self.shared.spare.stop();
-        }
     }
 }
 
@@ -311,36 +150,39 @@ impl Broker for EmbeddedBroker {
     }
 
     async fn open_unit(&self, unit: UnitId, budget: RowBudget) -> Result<OpenUnit, OpenUnitError> {
-        unit::open_unit(&self.shared, unit, budget)
+        open_unit(&self.shared, unit, budget)
     }
 
     async fn open_history(
         &self,
-        _start: HistoryStart,
-        _filter: HistoryFilter,
+        start: HistoryStart,
+        filter: HistoryFilter,
     ) -> Result<Box<dyn HistoryStream>, HistoryError> {
-        Err(HistoryError::Unreadable { reason: "this queue keeps no history yet".to_owned() })
+        open_history(&self.shared, start, filter)
     }
 
-    async fn bury(&self, _letters: Vec<DeadLetter>) -> Result<(), LetterError> {
-        Err(LetterError::Unavailable { reason: "this queue keeps no letters yet".to_owned() })
+    async fn bury(&self, letters: Vec<DeadLetter>) -> Result<(), LetterError> {
+        self.with_letters(move |kept| kept.bury(letters)).await
     }
 
-    async fn letter_counts(&self, _tenant: &TenantId) -> Result<LetterCounts, LetterError> {
-        Ok(LetterCounts::default())
+    async fn letter_counts(&self, tenant: &TenantId) -> Result<LetterCounts, LetterError> {
+        let tenant = tenant.clone();
+        self.with_letters(move |kept| kept.counts(&tenant)).await
     }
 
     async fn letters(
         &self,
-        _filter: &LetterFilter,
-        _after: Option<&LetterCursor>,
-        _limit: usize,
+        filter: &LetterFilter,
+        after: Option<&LetterCursor>,
+        limit: usize,
     ) -> Result<LetterPage, LetterError> {
-        Ok(LetterPage::default())
+        let (filter, after) = (filter.clone(), after.cloned());
+        self.with_letters(move |kept| kept.page(&filter, after.as_ref(), limit)).await
     }
 
-    async fn drop_letters(&self, _table: &TableRef, _positions: &[Position]) -> Result<u64, LetterError> {
-        Ok(0)
+    async fn drop_letters(&self, table: &TableRef, positions: &[Position]) -> Result<u64, LetterError> {
+        let (table, positions) = (table.clone(), positions.to_vec());
+        self.with_letters(move |kept| kept.drop_letters(&table, &positions)).await
     }
 
     fn set_limits(&self, tenant: &TenantId, limits: TenantLimits) {
@@ -369,6 +211,7 @@ impl Broker for EmbeddedBroker {
     }
 
     async fn close(&self) -> Result<(), CloseError> {
+        self.letters.close();
         let Some(running) = lock(&self.running).take() else { return Ok(()) };
         let (done, answer) = oneshot::channel();
         let saved = match self.shared.intake.push(Item::Close(done)) {

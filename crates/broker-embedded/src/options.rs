@@ -85,12 +85,17 @@ impl Sizes {
         let part = free_bytes.saturating_add(used_bytes) / DISK_FREE_PART;
         let disk_bytes_max = options.disk_bytes_max.unwrap_or_else(|| part.min(DISK_BYTES_DEFAULT));
         let by_budget = (disk_bytes_max / FILES_PER_BUDGET).clamp(FILE_BYTES_MIN, FILE_BYTES_MAX);
-        Self { disk_bytes_max, file_bytes: options.file_bytes.unwrap_or(by_budget).max(FILE_BYTES_FLOOR) }
+        let file_bytes = options.file_bytes.unwrap_or(by_budget).clamp(FILE_BYTES_FLOOR, FILE_BYTES_CEILING);
+        Self { disk_bytes_max: disk_bytes_max.max(FILES_MIN * file_bytes), file_bytes }
     }
 }
 
 /// A log file below this size could not hold its own head and foot.
 const FILE_BYTES_FLOOR: u64 = 64 << 10;
+/// Places in a file are told in 32 bits, and a file that holds an outsized block is larger than the rest.
+const FILE_BYTES_CEILING: u64 = 1 << 30;
+/// The log needs room for the file that is written, two spare ones, and one that is being freed.
+const FILES_MIN: u64 = 4;
 
 /// Why the queue does not open.
 #[derive(Debug, thiserror::Error)]
@@ -189,5 +194,8 @@ mod tests {
         options.file_bytes = Some(1);
         let sizes = Sizes::decide(&options, gib, 0);
         assert_eq!((sizes.disk_bytes_max, sizes.file_bytes), (2 << 20, FILE_BYTES_FLOOR));
+        options.file_bytes = Some(1 << 40);
+        let sizes = Sizes::decide(&options, gib, 0);
+        assert_eq!((sizes.disk_bytes_max, sizes.file_bytes), (4 << 30, 1 << 30));
     }
 }

@@ -1,7 +1,7 @@
 //! The reading of the unit by its opener: which table has its turn, what is out, when what is not settled comes back.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,12 +16,17 @@ use crate::state::{Spot, State};
 /// Most blocks that are read ahead of their handing out, over all tables.
 const AHEAD_BLOCKS_MAX: usize = 64;
 
+/// Most tables without rows whose pauses are kept.
+const EARLY_PAUSES_MAX: usize = 10_000;
+
 /// Who has the unit open.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) number: u64,
     pub(crate) budget: RowBudget,
     pub(crate) halted: bool,
+    /// Pauses of tables that have had no row yet.
+    early: HashMap<TableRef, Instant>,
     ack_wait: Duration,
     out_blocks: u64,
     out_rows: u64,
@@ -113,6 +118,7 @@ impl State {
             number: self.sessions,
             budget,
             halted: false,
+            early: HashMap::new(),
             ack_wait,
             out_blocks: 0,
             out_rows: 0,
@@ -221,11 +227,8 @@ impl State {
         let name = table.name.clone();
         let (mut blocks, mut lost) = (Vec::new(), Vec::new());
         for sequence in sequences {
-            let found = self.locate(id, sequence);
-            match found.and_then(|(number, spot)| Some((number, spot, self.files.get(&number)?))) {
-                Some((number, spot, state)) => {
-                    blocks.push(Wanted { sequence, number, file: Arc::clone(&state.file), spot });
-                }
+            match self.wanted(id, sequence) {
+                Some(wanted) => blocks.push(wanted),
                 None => lost.push(sequence),
             }
         }
@@ -345,12 +348,26 @@ impl State {
         }
     }
 
+    /// Applies a pause that came before the table.
+    pub(crate) fn apply_early_pause(&mut self, id: u32) {
+        let (Some(session), Some(table)) = (&mut self.session, self.tables.get_mut(id as usize)) else {
+            return;
+        };
+        if let Some(until) = session.early.remove(&table.name) {
+            table.cursor.pause(until);
+        }
+    }
+
     /// Pauses a table for session `number`.
     pub(crate) fn pause(&mut self, number: u64, table: &TableRef, until: Instant) {
-        if self.session_of(number).is_none() {
+        let known = self.by_name.get(table).copied();
+        let Some(session) = self.session_of(number) else { return };
+        let Some(id) = known else {
+            if session.early.len() < EARLY_PAUSES_MAX || session.early.contains_key(table) {
+                session.early.insert(table.clone(), until);
+            }
             return;
-        }
-        let Some(id) = self.by_name.get(table).copied() else { return };
+        };
         if let Some(table) = self.table_mut(id) {
             table.cursor.pause(until);
         }

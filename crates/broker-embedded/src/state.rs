@@ -15,7 +15,7 @@ use crate::files::LogFile;
 use crate::footer::{ENTRY_BYTES, Entry, Stretch};
 use crate::parts::Parts;
 use crate::record::Range;
-use crate::session::Session;
+use crate::session::{Session, Wanted};
 use crate::settled::Settled;
 use crate::tenant::Tenant;
 
@@ -182,6 +182,7 @@ impl State {
         let id = crate::codec::len_u32(self.tables.len());
         self.tables.push(Table::new(name.clone(), tenant));
         self.by_name.insert(name.clone(), id);
+        self.apply_early_pause(id);
     }
 
     /// Where a block stands.
@@ -198,6 +199,23 @@ impl State {
     pub(crate) fn next_kept(&self, table: u32, sequence: u64) -> Option<u64> {
         let sealed = self.table(table)?.parts.next(sequence);
         let active = self.entries.range((table, sequence)..=(table, u64::MAX)).next().map(|((_, s), _)| *s);
+        [sealed, active].into_iter().flatten().min()
+    }
+
+    /// A block, ready to be read.
+    pub(crate) fn wanted(&self, table: u32, sequence: u64) -> Option<Wanted> {
+        let (number, spot) = self.locate(table, sequence)?;
+        let file = Arc::clone(&self.files.get(&number)?.file);
+        Some(Wanted { sequence, number, file, spot })
+    }
+
+    /// The first block kept in a file that has a row received at `moment` or later.
+    pub(crate) fn first_since(&self, table: u32, moment_ns: u64) -> Option<u64> {
+        let young = |number: &u32| self.files.get(number).is_some_and(|file| file.last_ns >= moment_ns);
+        let parts = self.table(table)?.parts.iter();
+        let sealed = parts.filter(|part| young(&part.file)).map(|part| part.first).min();
+        let of_table = (table, 0)..=(table, u64::MAX);
+        let active = self.entries.range(of_table).next().map(|((_, sequence), _)| *sequence);
         [sealed, active].into_iter().flatten().min()
     }
 

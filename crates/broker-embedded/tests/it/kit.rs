@@ -72,12 +72,3 @@ pub(crate) async fn next(unit: &mut OpenUnit) -> Delivery {
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.unwrap()
 }
-
-/// Waits until something is so.
-pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let start = std::time::Instant::now();
-    while !so() {
-        assert!(start.elapsed() < PATIENCE, "not in time: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
