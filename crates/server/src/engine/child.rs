@@ -114,7 +114,9 @@ async fn live(
             () = stop.cancelled() => return None,
             status = child.wait() => {
                 // What it said last is why it ended.
-                let _late = timeout(PING_TIMEOUT, forward.as_mut()).await;
+                if !silent {
+                    let _late = timeout(PING_TIMEOUT, forward.as_mut()).await;
+                }
                 return Some(status);
             }
             () = answers.as_mut(), if !answered => {

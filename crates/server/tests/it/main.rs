@@ -6,4 +6,5 @@ mod crash;
 mod dev;
 mod http;
 mod program;
+mod soak;
 mod stop;
