@@ -20,8 +20,10 @@ mod statement;
 mod wire;
 mod work;
 
+use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -94,6 +96,8 @@ fn main() {
 }
 
 fn run(args: Args) -> anyhow::Result<()> {
+    // The engine reads standard input when a statement lacks its rows, so it gets an empty one.
+    let input = take_stdin().context("standard input cannot be set aside")?;
     let library = match args.libchdb {
         Some(path) => path,
         None => find_library()?,
@@ -117,7 +121,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let clean = runtime.block_on(async {
-        let stop = stop_signal(args.exit_with_parent)?;
+        let stop = stop_signal(args.exit_with_parent.then_some(input))?;
         let listener = TcpListener::from_std(listener)?;
         let line = format!("listening on http://{}", listener.local_addr()?);
         tracing::info!(version = engine.version, "{line}");
@@ -136,8 +140,15 @@ fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Cancelled by SIGTERM, SIGINT, or the end of standard input.
-fn stop_signal(with_parent: bool) -> anyhow::Result<CancellationToken> {
+/// Standard input as a file, with nothing left in its place.
+fn take_stdin() -> std::io::Result<File> {
+    let input = std::io::stdin().as_fd().try_clone_to_owned()?;
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    Ok(input.into())
+}
+
+/// Cancelled by SIGTERM, SIGINT, or the end of the parent's pipe.
+fn stop_signal(parent: Option<File>) -> anyhow::Result<CancellationToken> {
     let stop = CancellationToken::new();
     for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
         let (mut signals, stop) = (signal(kind)?, stop.clone());
@@ -149,11 +160,10 @@ fn stop_signal(with_parent: bool) -> anyhow::Result<CancellationToken> {
             }
         })?;
     }
-    if with_parent {
+    if let Some(mut input) = parent {
         let stop = stop.clone();
         std::thread::Builder::new().name("parent".into()).spawn(move || {
             let mut ignored = [0; 64];
-            let mut input = std::io::stdin().lock();
             while matches!(input.read(&mut ignored), Ok(bytes) if bytes > 0) {}
             stop.cancel();
             tracing::info!("the parent is gone; stopping");

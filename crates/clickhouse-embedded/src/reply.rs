@@ -6,6 +6,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
@@ -15,6 +16,7 @@ use hyper::body::Frame;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
+use tokio::time::sleep;
 
 use crate::cancel::{Canceller, Running};
 use crate::encoding::Encoder;
@@ -26,6 +28,9 @@ use crate::work::Tail;
 const HELD_BYTES: usize = 1 << 20;
 /// Held back with `wait_end_of_query=1`; a longer result streams after all.
 const HELD_WAITING_BYTES: usize = 64 << 20;
+/// After an exception in mid-stream the connection stays open this long, or until the client closes it: some
+/// clients drop what they have not decoded yet when the connection breaks.
+const LINGER_MS: u64 = 500;
 /// Read from the pipe at once.
 const PIECE_BYTES: usize = 256 << 10;
 
@@ -144,6 +149,7 @@ impl Streaming {
                 Phase::Breaking => {
                     // The exception must be on its way before the connection is torn down under it.
                     self.framing.flushes.next().await;
+                    sleep(Duration::from_millis(LINGER_MS)).await;
                     self.phase = Phase::Done;
                     return Some(Err(io::Error::other("the query failed after its result had begun")));
                 }

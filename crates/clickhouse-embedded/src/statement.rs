@@ -128,6 +128,17 @@ fn line_end(text: &[u8]) -> usize {
     }
 }
 
+/// Whether an `INSERT … SELECT` takes rows from the request through `input(…)`.
+pub(crate) fn takes_input(text: &[u8]) -> bool {
+    let mut tokens = Lexer::new(text).peekable();
+    while let Some(token) = tokens.next() {
+        if token.is(text, "input") && tokens.peek().is_some_and(|next| next.kind == Kind::Sign(b'(')) {
+            return true;
+        }
+    }
+    false
+}
+
 /// The outline of a statement that is no INSERT.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Shape {
@@ -251,6 +262,8 @@ mod tests {
         for (text, want) in cases {
             assert_eq!(start(text.as_bytes(), true), want, "{text}");
         }
+        assert!(takes_input(b"insert into t select a from Input ('a Int8') format CSV 1"));
+        assert!(!takes_input(b"insert into t select input from 'input(' -- input("));
     }
 
     #[test]

@@ -92,6 +92,9 @@ fn execute(job: &mut Job) -> Tail {
         Start::InsertInfile => Err(Fault::new(1, "FROM INFILE is not allowed. (UNSUPPORTED_METHOD)")),
         Start::InsertSelect => {
             read_rest(&mut body, &mut text)?;
+            if statement::takes_input(&text) {
+                return Err(Fault::unsupported("INSERT … SELECT FROM input()"));
+            }
             let (statements, _) = connection.classify(&text);
             if statements > 1 {
                 return Err(several(&text, text.len()));
