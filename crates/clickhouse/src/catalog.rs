@@ -23,6 +23,8 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 /// A refused insert asks for a refresh at most so often.
 const NUDGE_SPACING: Duration = Duration::from_secs(2);
 
+type Refreshed = Result<Arc<Snapshot>, ClickHouseError>;
+
 /// How a catalogue is kept fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CatalogOptions {
@@ -85,7 +87,7 @@ struct Inner {
     /// How many refreshes have begun.
     begun: AtomicU64,
     /// The refresh that ended last and its result; locked while one is under way.
-    flight: Mutex<Option<(u64, Result<Arc<Snapshot>, ClickHouseError>)>>,
+    flight: Mutex<Option<(u64, Refreshed)>>,
     nudged: Notify,
 }
 

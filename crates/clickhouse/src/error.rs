@@ -26,6 +26,9 @@ const TABLE_SCOPED: [u32; 5] = [242, 252, 497, 692, 774];
 /// `LIMIT_EXCEEDED`-like refusals of memory (241), `TOO_MANY_BYTES` of a row policy aside; 413 is the HTTP twin.
 const SIZE_RELATED: [u32; 2] = [241, 413];
 
+/// Codes of an insert whose fate the server itself does not know: `UNKNOWN_STATUS_OF_INSERT`, `KEEPER_EXCEPTION`.
+const FATE_UNKNOWN: [u32; 2] = [319, 999];
+
 /// A request that ClickHouse did not serve.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("clickhouse {}: {message}", Layer(self))]
@@ -94,6 +97,16 @@ impl ClickHouseError {
         http || self.code.is_some_and(|code| SIZE_RELATED.contains(&code))
     }
 
+    /// Whether an insert that failed so may be stored all the same: its answer was lost, or the server cannot say.
+    #[must_use]
+    pub fn may_be_stored(&self) -> bool {
+        match (self.cause, self.code) {
+            (Cause::Connect | Cause::Tls, _) => false,
+            (_, Some(code)) => FATE_UNKNOWN.contains(&code),
+            (_, None) => self.class != Class::Rejected,
+        }
+    }
+
     /// The row that ClickHouse names as the bad one, from 1; see [`bad_row`].
     #[must_use]
     pub fn bad_row(&self) -> Option<u64> {
@@ -148,6 +161,21 @@ mod tests {
         let error = ClickHouseError::answered(500, Some(252), "Too many parts");
         assert!(error.table_scoped() && !error.size_related());
         assert_eq!(error.class, Class::Unavailable);
+    }
+
+    #[test]
+    fn an_insert_may_be_stored_unless_the_server_said_no() {
+        let lost = [Cause::Timeout, Cause::Broken].map(|cause| ClickHouseError::transport(cause, ""));
+        let unsure =
+            [(Some(319), 500), (None, 504)].map(|(code, status)| ClickHouseError::answered(status, code, ""));
+        assert!(lost.iter().chain(&unsure).all(ClickHouseError::may_be_stored));
+        let refused = [(Some(241), 500), (Some(117), 400), (None, 413)];
+        assert!(
+            refused
+                .iter()
+                .all(|(code, status)| !ClickHouseError::answered(*status, *code, "").may_be_stored())
+        );
+        assert!(!ClickHouseError::transport(Cause::Connect, "").may_be_stored());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use wavehouse_broker::{
     Broker, Cut, CutError, DeadLetter, InsertToken, LetterError, REASON_BYTES_MAX, UnitControl,
 };
-use wavehouse_clickhouse::{Class, RowBatch, RowSink, WriteError};
+use wavehouse_clickhouse::{Class, ClickHouseError, RowBatch, RowSink, WriteError};
 use wavehouse_core::{Sequence, TableRef, Timestamp};
 
 use crate::cut::{part_token, token};
@@ -113,8 +113,16 @@ impl Flush {
                 self.accepted = true;
                 continue;
             };
+            if error.clickhouse().is_some_and(ClickHouseError::may_be_stored) {
+                self.job.parts.doubt();
+            }
             match remedy(&error, batch.rows) {
                 Remedy::Wait => return End::Failed(error),
+                Remedy::HalveForSize => {
+                    if !self.job.parts.halve_for_size() {
+                        return End::Failed(error);
+                    }
+                }
                 Remedy::SplitAround(row) => {
                     self.refused(&error);
                     self.job.parts.split_around(row);

@@ -17,23 +17,31 @@ pub(crate) struct Parts {
     splits: Vec<u32>,
     /// Whether the cut as it stands is on record.
     recorded: bool,
+    /// Rows whose parts may be stored already, under their tokens as they are.
+    doubtful: Range<u32>,
+    /// How often that part was too large for the server since.
+    too_large: u32,
 }
+
+/// A part that may be stored is not split only because it is too large for the server now: its halves would have other
+/// tokens, and what is stored would be stored again. After so many tries being stuck is worse than that.
+const TOO_LARGE_MAX: u32 = 5;
 
 impl Parts {
     /// A batch of so many rows in one part, or as many as the sink's limit makes of it.
     pub(crate) fn new(total: u32) -> Self {
         let step = BATCH_ROWS_LIMIT as usize;
         let splits = (BATCH_ROWS_LIMIT..total).step_by(step).collect();
-        Self { total, done: 0, splits, recorded: false }
+        Self { total, done: 0, splits, recorded: false, doubtful: 0..0, too_large: 0 }
     }
 
-    /// A batch that was cut before. `recorded`: whether exactly this is on record.
+    /// A batch that was cut before; every part that is on record may have been sent.
     pub(crate) fn resume(total: u32, splits: &[u32], done: u32) -> Self {
         let done = done.min(total);
         let mut splits: Vec<u32> = splits.iter().copied().filter(|at| *at > done && *at < total).collect();
         splits.sort_unstable();
         splits.dedup();
-        Self { total, done, splits, recorded: true }
+        Self { total, done, splits, recorded: true, doubtful: 0..total, too_large: 0 }
     }
 
     /// The rows of the part that comes next; none when all is done.
@@ -44,6 +52,7 @@ impl Parts {
 
     /// The part that came next is stored or buried.
     pub(crate) fn finish_part(&mut self) {
+        self.too_large = 0;
         self.done = if self.splits.is_empty() { self.total } else { self.splits.remove(0) };
     }
 
@@ -65,8 +74,28 @@ impl Parts {
         }
     }
 
+    /// Cuts the part that comes next in the middle because it is too large for the server; `false` if it must wait.
+    pub(crate) fn halve_for_size(&mut self) -> bool {
+        self.too_large += 1;
+        let may = !self.doubtful.contains(&self.done) || self.too_large > TOO_LARGE_MAX;
+        if may {
+            self.halve();
+        }
+        may
+    }
+
+    /// The part that comes next was sent and may be stored.
+    pub(crate) fn doubt(&mut self) {
+        if let Some(part) = self.next() {
+            self.doubtful = part.start..self.doubtful.end.max(part.end);
+        }
+    }
+
     fn insert(&mut self, at: Vec<u32>) {
         self.recorded &= at.is_empty();
+        self.too_large = 0;
+        // The new parts were never sent; those behind them are as they were.
+        self.doubtful.start = self.doubtful.start.max(self.next().map_or(self.total, |part| part.end));
         self.splits.splice(0..0, at);
     }
 
@@ -96,6 +125,8 @@ pub(crate) enum Remedy {
     SplitAround(u32),
     /// Cut the part in the middle.
     Halve,
+    /// Cut it in the middle, unless it may be stored.
+    HalveForSize,
     /// The part is one row, and it is refused for good.
     Bury,
 }
@@ -104,7 +135,7 @@ pub(crate) enum Remedy {
 pub(crate) fn remedy(error: &WriteError, rows: u32) -> Remedy {
     let Some(clickhouse) = error.clickhouse() else { return Remedy::Wait };
     if clickhouse.size_related() {
-        return if rows > 1 { Remedy::Halve } else { Remedy::Wait };
+        return if rows > 1 { Remedy::HalveForSize } else { Remedy::Wait };
     }
     let named = clickhouse.bad_row();
     if clickhouse.class != Class::Rejected || refusal(clickhouse.code, named) == Scope::Table {
@@ -184,7 +215,7 @@ mod tests {
             (failed(Rejected, Some(60), ""), 10, Remedy::Wait),
             (failed(Rejected, Some(49), ""), 1, Remedy::Wait),
             (failed(Unavailable, Some(252), "too many parts"), 10, Remedy::Wait),
-            (failed(Unavailable, Some(241), "memory"), 10, Remedy::Halve),
+            (failed(Unavailable, Some(241), "memory"), 10, Remedy::HalveForSize),
             (failed(Unavailable, Some(241), "memory"), 1, Remedy::Wait),
             (failed(Rejected, Some(413), ""), 1, Remedy::Wait),
             (failed(Denied, Some(497), ""), 1, Remedy::Wait),
@@ -194,6 +225,26 @@ mod tests {
         for (error, rows, expected) in cases {
             assert_eq!(remedy(&error, rows), expected, "{error:?} {rows}");
         }
+    }
+
+    #[test]
+    fn a_part_that_may_be_stored_is_not_split_for_its_size_at_once() {
+        let mut parts = Parts::new(10);
+        assert!(parts.halve_for_size());
+        parts.doubt();
+        let tries = (1..).find(|_| parts.halve_for_size());
+        assert_eq!((tries, parts.splits()), (Some(TOO_LARGE_MAX + 1), &[2, 5][..]));
+        // The halves were never sent.
+        assert!(parts.halve_for_size());
+        // Parts on record may have been sent, all of them.
+        let mut resumed = Parts::resume(10, &[5], 0);
+        assert!(!resumed.halve_for_size());
+        resumed.split_around(2);
+        for _ in 0..3 {
+            resumed.finish_part();
+        }
+        assert_eq!(resumed.next(), Some(5..10));
+        assert!(!resumed.halve_for_size());
     }
 
     proptest! {

@@ -21,12 +21,14 @@ pub(super) fn reported(core: &mut Core, report: Report, now: Instant) {
     if report.accepted {
         core.targets[target].took = Some(now);
     }
-    if answered(&report) {
-        core.comes_up(target, now);
-    }
+    let answered = answered(&report);
     match report.end {
         End::Stored => core.stored(index, held, now),
         _ => core.interrupted(index, held, report, now),
+    }
+    // Only now: until its batch is settled or put aside, the table must not begin another.
+    if answered {
+        core.comes_up(target, now);
     }
     if core.targets[target].down.as_ref().is_some_and(|down| down.probed_by(index)) {
         // The probe ended without a word about the server.

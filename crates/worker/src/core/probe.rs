@@ -10,6 +10,9 @@ use crate::outage::Outage;
 /// A table that was chosen to probe and has begun no insert for so long leaves it to another.
 const PROBE_WAIT: Duration = Duration::from_secs(10);
 
+/// While nobody can probe, somebody who can is looked for so often.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 impl Down {
     pub(super) fn probed_by(&self, index: usize) -> bool {
         self.probe.is_some_and(|(table, _)| table == index)
@@ -101,15 +104,21 @@ impl Core {
         match self.choose_probe(target, now) {
             Ok(index) => self.send_probe(target, index, now),
             // Nobody has rows, or those who have must rest.
-            Err(at) => self.set_target_timer(target, at.map_or(remind_at, |at| at.min(remind_at))),
+            Err(at) => self.set_target_timer(
+                target,
+                at.unwrap_or(now + LOOK_AGAIN).min(now + LOOK_AGAIN).min(remind_at),
+            ),
         }
     }
 
     /// The table that tried longest ago among those that have rows and may try; else when one may.
     fn choose_probe(&self, target: usize, now: Instant) -> Result<usize, Option<Instant>> {
+        // A table that was idle when it was shut is not told of new rows.
+        let depths = self.broker.depths();
         let free = |index: &&usize| {
             let table = &self.tables[**index];
-            table.flight.is_none() && table.has_work()
+            let waits = || depths.iter().any(|depth| depth.table == table.name);
+            table.flight.is_none() && (table.has_work() || waits())
         };
         let able = self.targets[target].tables.iter().filter(free);
         let rested = able.clone().filter(|index| self.tables[**index].rested(now));

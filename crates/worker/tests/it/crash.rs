@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::kit::{Answer, House, Scripted, block, constraint, lines, table, unavailable};
+use crate::kit::{Answer, House, Scripted, block, constraint, lines, lost, table, unavailable};
 
 const S: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_was_stored_but_not_acked_comes_back_as_the_same_batch() {
     // ClickHouse stores the batch, the process dies before it hears of it.
-    let mut house = House::new(Scripted::new(|_, _| Answer::StoreAndFail(unavailable(None))));
+    let mut house = House::new(Scripted::new(|_, _| Answer::StoreAndFail(lost())));
     house.start();
     let t = table("t");
     house.publish((0..10).map(|n| block(&t, lines(n * 10..(n + 1) * 10))).collect()).await;

@@ -150,6 +150,12 @@ pub(crate) fn unavailable(code: Option<u32>) -> ClickHouseError {
     ClickHouseError { class: Class::Unavailable, cause, code, status: None, message: "not now".to_owned() }
 }
 
+/// The answer was lost.
+pub(crate) fn lost() -> ClickHouseError {
+    let (class, cause) = (Class::Unavailable, Cause::Broken);
+    ClickHouseError { class, cause, code: None, status: None, message: "connection reset".to_owned() }
+}
+
 /// Refuses a batch for its first row that has `bad` in it; names the row if `naming`.
 pub(crate) fn constraint(batch: &RowBatch, naming: bool) -> Answer {
     let text = String::from_utf8(batch.lines.concat()).unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::kit::{Answer, House, Scripted, block, constraint, refused, table, unavailable};
+use crate::kit::{Answer, House, Scripted, block, constraint, lost, refused, table, unavailable};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -52,7 +52,7 @@ fn sink(moods: Vec<Mood>, naming: bool, takes: u16) -> std::sync::Arc<Scripted> 
         at += 1;
         let answer = constraint(batch, naming);
         match (moods.get(at - 1).copied().unwrap_or(Mood::Good), &answer) {
-            (Mood::Lost, Answer::Store) => Answer::StoreAndFail(unavailable(None)),
+            (Mood::Lost, Answer::Store) => Answer::StoreAndFail(lost()),
             (Mood::Down, _) => Answer::Fail(unavailable(None)),
             (Mood::TableDown, _) => Answer::Fail(unavailable(Some(252))),
             (Mood::Gone, _) => Answer::Fail(refused(60, "gone")),

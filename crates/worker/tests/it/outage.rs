@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use wavehouse_clickhouse::{Cause, Class, ClickHouseError};
 
-use crate::kit::{Answer, House, Scripted, block, lines, table, unavailable};
+use crate::kit::{Answer, House, Scripted, block, lines, lost, table, unavailable};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -95,10 +95,10 @@ async fn a_table_that_times_out_alone_does_not_stop_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_lost_stores_no_twins() {
-    let mut lost = 0;
+    let mut calls = 0;
     let mut house = House::new(Scripted::new(move |_, _| {
-        lost += 1;
-        if lost % 3 == 0 { Answer::Store } else { Answer::StoreAndFail(unavailable(None)) }
+        calls += 1;
+        if calls % 3 == 0 { Answer::Store } else { Answer::StoreAndFail(lost()) }
     }));
     house.start();
     let t = table("t");
