@@ -22,9 +22,10 @@ use crate::wire::{Flushes, Wire};
 const CONNECTIONS_MAX: usize = 1_024;
 /// A connection that sends no request for this long is closed.
 const IDLE_MS_MAX: u64 = 60_000;
-/// At a stop, running queries get this long to finish, and then this long to notice that they were killed.
-const FINISH_MS_MAX: u64 = 20_000;
-const KILLED_MS_MAX: u64 = 5_000;
+/// At a stop, running queries get this long to finish (ClickHouse's `shutdown_wait_unfinished`), and then this long
+/// to notice that they were killed. Together less than a successor waits for the directory.
+const FINISH_MS_MAX: u64 = 5_000;
+const KILLED_MS_MAX: u64 = 3_000;
 /// After a failed accept (no file descriptors left).
 const ACCEPT_PAUSE_MS: u64 = 100;
 

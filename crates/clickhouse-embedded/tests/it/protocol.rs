@@ -174,3 +174,20 @@ async fn settings_and_parameters_hold_for_one_request() {
     assert_eq!(ask("/?param_v=7", "INSERT INTO t1 VALUES ({v:UInt8})").await, "");
     assert_eq!(ask("/?session_id=s&role=r", "SELECT a FROM t1").await, "7\n");
 }
+
+#[tokio::test]
+async fn an_insert_sent_again_with_its_token_is_stored_once() {
+    let mut engine = Engine::start().await;
+    let settings = "SETTINGS non_replicated_deduplication_window = 100";
+    engine.query(&format!("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a {settings}")).await;
+    for (token, rows) in [("one", "1\n"), ("one", "1\n"), ("two", "1\n")] {
+        let target = format!("/?query=INSERT+INTO+t+FORMAT+CSV&insert_deduplication_token={token}");
+        assert_eq!(engine.request(&target, rows).await.unwrap().status(), 200);
+    }
+    assert_eq!(engine.query("SELECT count() FROM t").await, "2\n");
+    engine.kill9();
+    engine.restart().await;
+    let again = "/?query=INSERT+INTO+t+FORMAT+CSV&insert_deduplication_token=two";
+    assert_eq!(engine.request(again, "1\n").await.unwrap().status(), 200);
+    assert_eq!(engine.query("SELECT count() FROM t").await, "2\n");
+}

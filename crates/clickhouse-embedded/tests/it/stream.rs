@@ -120,3 +120,12 @@ async fn a_refused_insert_is_answered_while_the_client_still_sends() {
         assert_eq!(response.status(), 404, "{target}");
     }
 }
+
+#[tokio::test]
+async fn a_query_past_the_memory_limit_fails_alone() {
+    let engine = Engine::start_with(&["--max-memory", "700000000"]).await;
+    let sql = "SELECT length(groupArray(toString(number))) FROM numbers(100000000)";
+    let (status, text) = engine.try_query(sql).await.unwrap_err();
+    assert!(status == 500 && text.starts_with("Code: 241."), "{text}");
+    assert_eq!(engine.query("SELECT 1").await, "1\n");
+}
