@@ -170,6 +170,11 @@ impl Gateway {
         Path::new("/proc").join(self.pid().to_string()).join("root").join(inside)
     }
 
+    /// The folder with the data directory and the log, as this test sees it.
+    pub(super) fn home(&self) -> &Path {
+        self.dir.path()
+    }
+
     fn log_path(&self) -> PathBuf {
         self.dir.path().join("log")
     }
