@@ -48,7 +48,7 @@ pub(crate) fn open(config: &Config, registry: &mut Registry) -> anyhow::Result<S
     options.disk_bytes_max = Some(budget.disk_bytes_max);
     options.default_limits = limits;
     let broker =
-        EmbeddedBroker::open(options, Metrics::register(registry)).context("the queue does not open")?;
+        EmbeddedBroker::open(&options, Metrics::register(registry)).context("the queue does not open")?;
     broker.set_limits(&TenantId::default(), limits);
     Ok(broker as Arc<dyn Broker>)
 }
