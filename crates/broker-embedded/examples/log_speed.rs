@@ -1,7 +1,8 @@
 //! How fast the log takes rows: rows a second and the time to a durable answer, by rows a block, by senders at once, and
 //! by how much longer a sync takes than on this disk.
 //!
-//! `cargo run --release -p wavehouse-broker-embedded --example log_speed [directory [seconds]]`
+//! `cargo run --release -p wavehouse-broker-embedded --example log_speed [directory [seconds [senders]]]`: with a number of
+//! senders, only one-row blocks by so many.
 
 #![expect(clippy::print_stdout, reason = "a measurement prints its table")]
 
@@ -28,13 +29,15 @@ fn main() -> Result<(), Failure> {
     let mut args = std::env::args().skip(1);
     let dir = args.next().map_or_else(|| PathBuf::from("log-speed.tmp"), PathBuf::from);
     let seconds: f64 = args.next().map_or(Ok(3.0), |text| text.parse())?;
+    let only: Option<usize> = args.next().map(|text| text.parse()).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     println!("one bare fdatasync of 256 bytes on this disk: p50 {:.0} us", bare_sync_us(&dir)?);
     println!("rows/block  senders  +sync ms     rows/s    MB/s   p50 us   p99 us   max ms  blocks/sync");
     for delay_ms in [0, 1, 5] {
         for rows_a_block in [1, 100, 1000] {
             for senders in [1, 8, 32, 128, 512] {
-                if rows_a_block > 1 && senders > 32 {
+                let left_out = only.is_some_and(|only| senders != only || rows_a_block > 1);
+                if left_out || rows_a_block > 1 && senders > 32 {
                     continue;
                 }
                 let case = Case { rows_a_block, senders, delay: Duration::from_millis(delay_ms) };

@@ -14,10 +14,10 @@ use wavehouse_core::{LogId, Position, RowBlock, TableRef, TenantId, Timestamp, U
 use crate::depths::depths;
 use crate::files::{Files, RealFiles};
 use crate::history::open_history;
-use crate::intake::{Item, Submission, Waiting, WriteFault, lock};
-use crate::keeper::Keeper;
+use crate::intake::{Answered, Item, Submission, Waiting, WriteFault, lock};
 use crate::letters::Letters;
 use crate::metrics::Metrics;
+use crate::mover::Mover;
 use crate::opening::{Opened, Running, open};
 use crate::options::{BLOCK_BYTES_MAX, OpenError, Options};
 use crate::shared::Shared;
@@ -26,7 +26,7 @@ use crate::unit::open_unit;
 /// The queue of one process, on local disk.
 pub struct EmbeddedBroker {
     shared: Arc<Shared>,
-    keeper: Arc<Keeper>,
+    mover: Arc<Mover>,
     letters: Arc<Letters>,
     running: Mutex<Option<Running>>,
 }
@@ -50,13 +50,13 @@ impl EmbeddedBroker {
         metrics: Metrics,
         files: Arc<dyn Files>,
     ) -> Result<Arc<Self>, OpenError> {
-        let Opened { shared, keeper, running } = open(options, metrics, files)?;
+        let Opened { shared, mover, running } = open(options, metrics, files)?;
         let letters = Letters::new(Arc::clone(&shared)).map_err(|source| OpenError::Disk {
             dir: options.dir.clone(),
             what: "cannot make the directory of dead letters",
             source,
         })?;
-        Ok(Arc::new(Self { shared, keeper, letters: Arc::new(letters), running: Mutex::new(Some(running)) }))
+        Ok(Arc::new(Self { shared, mover, letters: Arc::new(letters), running: Mutex::new(Some(running)) }))
     }
 
     /// The id of the log: new with each queue directory.
@@ -142,7 +142,7 @@ impl Broker for EmbeddedBroker {
             all_refused.send(&self.shared);
         }
         Box::pin(async move {
-            answer.await.unwrap_or_else(|_| {
+            answer.await.map(Answered::into_outcomes).unwrap_or_else(|_| {
                 let lost = || PublishError::Unknown { reason: "the queue's writer has ended".to_owned() };
                 (0..count).map(|_| Err(lost())).collect()
             })
@@ -194,8 +194,8 @@ impl Broker for EmbeddedBroker {
     }
 
     async fn sweep(&self, now: Timestamp) -> SweepReport {
-        let keeper = Arc::clone(&self.keeper);
-        let swept = tokio::task::spawn_blocking(move || keeper.sweep(now)).await;
+        let mover = Arc::clone(&self.mover);
+        let swept = tokio::task::spawn_blocking(move || mover.sweep(now)).await;
         swept.unwrap_or_else(|error| {
             tracing::error!(%error, "the sweep did not end");
             SweepReport::default()

@@ -30,6 +30,15 @@ pub struct Found {
     pub bytes: u64,
 }
 
+/// How the room of a new file is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// By writing zeros, so that later writes change nothing but content.
+    Zeroed,
+    /// By reserving it, where the file system can: quicker, and later writes cost more.
+    Reserved,
+}
+
 /// A file system.
 pub trait Files: Send + Sync + 'static {
     /// Makes a directory and those above it, durably.
@@ -54,7 +63,7 @@ pub trait Files: Send + Sync + 'static {
     ///
     /// # Errors
     /// As the operating system says; a full disk is [`io::ErrorKind::StorageFull`].
-    fn create(&self, path: &str, bytes: u64) -> io::Result<Arc<dyn LogFile>>;
+    fn create(&self, path: &str, bytes: u64, layout: Layout) -> io::Result<Arc<dyn LogFile>>;
 
     /// A file that exists.
     ///
@@ -129,7 +138,7 @@ pub(crate) fn read_vec(file: &dyn LogFile, at: u64, count: usize) -> io::Result<
 /// Writes a whole small file so that after a crash it is there entirely or not at all.
 pub(crate) fn write_whole(files: &dyn Files, dir: &str, name: &str, content: &[u8]) -> io::Result<()> {
     let (path, draft) = (format!("{dir}/{name}"), format!("{dir}/{name}.new"));
-    let file = files.create(&draft, content.len() as u64)?;
+    let file = files.create(&draft, content.len() as u64, Layout::Zeroed)?;
     file.write_at(content, 0)?;
     file.sync()?;
     files.rename(&draft, &path)?;

@@ -217,7 +217,7 @@ pub(crate) fn read_entries(file: &dyn LogFile, at: u64, count: usize) -> io::Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::{Files, RealFiles};
+    use crate::files::{Files, Layout, RealFiles};
 
     fn entry(sequence: u64, at: u64) -> Entry {
         Entry { sequence, offset: 9, bytes: 100, rows: 2, first_ns: at, last_ns: at + 1 }
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(footer_bytes(4, 3), footer.index.len() + footer.trailer.len());
 
         let dir = tempfile::tempdir().unwrap();
-        let file = RealFiles::new(dir.path()).create("f", 4096).unwrap();
+        let file = RealFiles::new(dir.path()).create("f", 4096, Layout::Zeroed).unwrap();
         assert_eq!(read_trailer(&*file, 5, 4096).unwrap(), None);
         file.write_at(&footer.index, 1000).unwrap();
         file.write_at(&footer.trailer, 4096 - TRAILER_BYTES as u64).unwrap();

@@ -38,7 +38,7 @@ pub(crate) struct Submission {
     pub(crate) blocks: Vec<Waiting>,
     /// One for each block of the call, filled as it becomes known.
     pub(crate) outcomes: Vec<Option<Outcome>>,
-    pub(crate) done: oneshot::Sender<Vec<Outcome>>,
+    pub(crate) done: oneshot::Sender<Answered>,
 }
 
 impl Submission {
@@ -51,13 +51,24 @@ impl Submission {
 
     /// Tells the sender, once every block has its answer. A sender that has gone needs none.
     pub(crate) fn send(self, shared: &Shared) {
+        let refusals = self.outcomes.iter().filter_map(|outcome| outcome.as_ref()?.as_ref().err());
+        refusals.for_each(|error| shared.count_refusal(error));
+        let _gone = self.done.send(Answered { outcomes: self.outcomes, _blocks: self.blocks });
+    }
+}
+
+/// The answer to a call. The blocks go back with it, so that their memory is freed on the thread that made them: freeing
+/// it on the writer's thread makes both wait for the allocator.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    outcomes: Vec<Option<Outcome>>,
+    _blocks: Vec<Waiting>,
+}
+
+impl Answered {
+    pub(crate) fn into_outcomes(self) -> Vec<Outcome> {
         let unanswered = || Err(PublishError::Unknown { reason: "the queue lost the answer".to_owned() });
-        let outcomes: Vec<_> =
-            self.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(unanswered)).collect();
-        for error in outcomes.iter().filter_map(|outcome| outcome.as_ref().err()) {
-            shared.count_refusal(error);
-        }
-        let _gone = self.done.send(outcomes);
+        self.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(unanswered)).collect()
     }
 }
 

@@ -3,27 +3,23 @@
 //!
 //! A file whose rows are settled is history: it stays until it is older than its tenants' gap windows or until room is
 //! needed, the oldest first. A file that a stuck table pins, with half of it settled or more, has its unsettled blocks
-//! stored again in the active file and comes free. The keeper never waits for the writer while the writer waits for it.
+//! stored again in the active file and comes free (see `mover`). The keeper never waits for the writer, which may be waiting
+//! for it.
 
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-use wavehouse_broker::SweepReport;
 use wavehouse_core::Timestamp;
 
-use crate::files::{LogFile, is_full};
-use crate::footer::{read_directory, read_entries, read_trailer};
-use crate::intake::{Done, Item, MovedBlock, WriteFault, lock};
+use crate::files::{Layout, LogFile, is_full};
+use crate::footer::{read_directory, read_trailer};
+use crate::intake::lock;
 use crate::options::ROOM_RETRY;
-use crate::read::read_raw;
 use crate::shared::{QUEUE_DIR, Shared};
 use crate::spare::{Spare, Task};
 use crate::state::FileState;
 
-/// Most bytes of blocks that are moved at a time.
-const MOVE_BYTES: u64 = 4 << 20;
 /// Most free files that are kept to be written again instead of laying out new ones.
 const POOL_MAX: usize = 64;
 /// Room is made ahead of need when more than this part of what the queue may take is taken: three quarters.
@@ -66,15 +62,12 @@ impl Keeper {
                 Task::Idle => {
                     failed = false;
                     self.shared.is_good();
-                    if self.is_tight() {
-                        self.free_pinned();
-                    }
                 }
                 Task::Renumber(spare) => match self.renumber(&spare.file, spare.number, spare.bytes) {
                     Ok(spare) => self.shared.spare.put(spare),
                     Err(error) => tracing::warn!(%error, "cannot rename a spare log file"),
                 },
-                Task::Make(bytes) => match self.make(bytes) {
+                Task::Make(bytes, layout) => match self.make(bytes, layout) {
                     Ok(spare) => {
                         failed = false;
                         self.shared.spare.put(spare);
@@ -84,9 +77,6 @@ impl Keeper {
                             tracing::warn!(why, bytes, "cannot lay out a log file");
                         }
                         self.shared.spare.fail(bytes, why);
-                        if self.free_pinned() {
-                            self.shared.spare.poke();
-                        }
                     }
                 },
             }
@@ -100,12 +90,13 @@ impl Keeper {
         files + pool + self.shared.spare.held().0
     }
 
-    fn is_tight(&self) -> bool {
+    /// Whether so much is taken that room is made ahead of need.
+    pub(crate) fn is_tight(&self) -> bool {
         self.taken_bytes() / TIGHT.0 * TIGHT.1 > self.shared.sizes.disk_bytes_max
     }
 
     /// A file to be written next: a free one, a new one, or the oldest of history.
-    pub(crate) fn make(&self, bytes: u64) -> Result<Spare, String> {
+    pub(crate) fn make(&self, bytes: u64, layout: Layout) -> Result<Spare, String> {
         loop {
             if let Some(spare) = self.take_pooled(bytes)? {
                 return Ok(spare);
@@ -114,7 +105,7 @@ impl Keeper {
             let refusal = if self.taken_bytes().saturating_add(bytes) > max {
                 format!("its log files take all of the {max} bytes of disk that it may use")
             } else {
-                match self.create(bytes) {
+                match self.create(bytes, layout) {
                     Ok(spare) => return Ok(spare),
                     Err(error) if is_full(&error) => "no room is left on its disk".to_owned(),
                     Err(error) => return Err(format!("cannot lay out a log file: {error}")),
@@ -126,9 +117,9 @@ impl Keeper {
         }
     }
 
-    fn create(&self, bytes: u64) -> io::Result<Spare> {
+    fn create(&self, bytes: u64, layout: Layout) -> io::Result<Spare> {
         let number = self.number();
-        let file = self.shared.files.create(&Shared::path(number), bytes)?;
+        let file = self.shared.files.create(&Shared::path(number), bytes, layout)?;
         self.shared.files.sync_dir(QUEUE_DIR)?;
         Ok(Spare { number, file, bytes })
     }
@@ -209,7 +200,8 @@ impl Keeper {
         Some(bytes)
     }
 
-    fn directory(&self, number: u32) -> Vec<crate::footer::Stretch> {
+    /// What was sealed in a file, as far as it can be read.
+    pub(crate) fn directory(&self, number: u32) -> Vec<crate::footer::Stretch> {
         let Some((file, bytes)) =
             self.shared.state().files.get(&number).map(|file| (Arc::clone(&file.file), file.bytes))
         else {
@@ -220,106 +212,19 @@ impl Keeper {
         read.ok().flatten().unwrap_or_default()
     }
 
-    /// Frees the file that costs least to free, of those that a few unsettled blocks pin. Returns whether one came free.
-    fn free_pinned(&self) -> bool {
-        let pinned = {
-            let state = self.shared.state();
-            let pinned =
-                state.files.iter().filter(|(number, file)| **number != state.active && file.is_pinned());
-            pinned.min_by_key(|(_, file)| file.live_bytes).map(|(number, _)| *number)
-        };
-        let moved = pinned.is_some_and(|number| self.move_out(number).is_ok());
-        // Settles that were not in the log yet may be all that kept a file.
-        moved | self.flush()
-    }
-
-    /// Makes settles durable. Returns whether files came free with it.
-    fn flush(&self) -> bool {
-        let free = || {
-            let state = self.shared.state();
-            state.files.iter().filter(|(number, file)| **number != state.active && file.is_free()).count()
-        };
-        let before = free();
-        self.ask(Item::Flush).is_ok() && free() > before
-    }
-
-    fn ask(&self, item: impl FnOnce(Done) -> Item) -> Result<(), WriteFault> {
-        let (done, answer) = oneshot::channel();
-        let ended = || WriteFault::Ended("the queue is closed".to_owned());
-        self.shared.intake.push(item(done)).map_err(|_| ended())?;
-        answer.blocking_recv().unwrap_or_else(|_| Err(ended()))
-    }
-
-    /// Stores the unsettled blocks of a sealed file again in the active one. Returns their bytes.
-    fn move_out(&self, number: u32) -> Result<u64, WriteFault> {
-        let stretches = self.directory(number);
-        let file = self.shared.state().files.get(&number).map(|file| Arc::clone(&file.file));
-        let Some(file) = file else { return Ok(0) };
-        let (mut blocks, mut bytes, mut total) = (Vec::new(), 0, 0);
-        for stretch in &stretches {
-            let count = stretch.count as usize;
-            let entries = read_entries(&*file, u64::from(stretch.entries_at), count);
-            for entry in entries.map_err(|error| WriteFault::Ended(error.to_string()))? {
-                if !self.shared.state().is_live_in(stretch.table, entry.sequence, number) {
-                    continue;
-                }
-                let block = read_raw(&*file, (number, stretch.table), &entry).map_err(|why| {
-                    self.shared.state().mark_damaged(stretch.table, entry.sequence, &why);
-                    WriteFault::Ended(why)
-                })?;
-                bytes += u64::from(entry.bytes);
-                blocks.push(MovedBlock { table: stretch.table, entry, block });
-                if bytes >= MOVE_BYTES {
-                    total += std::mem::take(&mut bytes);
-                    let part = std::mem::take(&mut blocks);
-                    self.ask(|done| Item::Move(part, done))?;
-                }
-            }
-        }
-        if !blocks.is_empty() {
-            self.ask(|done| Item::Move(blocks, done))?;
-        }
-        Ok(total + bytes)
-    }
-
-    /// Gives back what is older than its tenants' gap windows at `now`.
-    pub(crate) fn sweep(&self, now: Timestamp) -> SweepReport {
-        let mut report = SweepReport::default();
-        self.flush();
-        let (old_active, pinned) = {
-            let state = self.shared.state();
-            let active = state.files.get(&state.active);
-            let old_active =
-                active.is_some_and(|file| file.stored_bytes > 0 && file.live_blocks == 0 && file.is_old(now));
-            let pinned = state
-                .files
-                .iter()
-                .filter(|(number, file)| **number != state.active && file.is_pinned() && file.is_old(now));
-            (old_active, pinned.map(|(number, _)| *number).collect::<Vec<_>>())
-        };
-        if old_active {
-            self.report_fault("seal the active file", self.ask(Item::Roll));
-        }
-        for number in pinned {
-            match self.move_out(number) {
-                Ok(bytes) => report.moved_bytes += bytes,
-                Err(fault) => self.report_fault("move unwritten rows", Err(fault)),
-            }
-        }
-        self.flush();
+    /// Gives back history that is older than its tenants' gap windows at `now`. Returns how many bytes.
+    pub(crate) fn reclaim_old(&self, now: Timestamp) -> u64 {
         let old: Vec<u32> = {
             let state = self.shared.state();
-            let old = state
-                .files
-                .iter()
-                .filter(|(number, file)| **number != state.active && file.is_free() && file.is_old(now));
+            let sealed = state.files.iter().filter(|(number, _)| **number != state.active);
+            let old = sealed.filter(|(_, file)| file.is_free() && file.is_old(now));
             old.map(|(number, _)| *number).collect()
         };
-        report.freed_bytes = old.into_iter().filter_map(|number| self.reclaim(number)).sum();
+        let freed_bytes = old.into_iter().filter_map(|number| self.reclaim(number)).sum();
         self.trim_pool();
         self.shared.spare.poke();
         self.shared.count_disk();
-        report
+        freed_bytes
     }
 
     /// Keeps as many free files as were taken since the last time.
@@ -334,27 +239,21 @@ impl Keeper {
             self.remove(pooled.number);
         }
     }
-
-    fn report_fault(&self, what: &str, result: Result<(), WriteFault>) {
-        if let Err(fault) = result {
-            tracing::debug!(?fault, what, "the sweep left something for later");
-        }
-    }
 }
 
 impl FileState {
     /// Whether nothing in it is needed but for history.
-    fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.live_blocks == 0 && self.saved && !self.damaged
     }
 
     /// Whether half of it or less is unsettled, and not nothing.
-    fn is_pinned(&self) -> bool {
+    pub(crate) fn is_pinned(&self) -> bool {
         self.live_blocks > 0 && !self.damaged && self.live_bytes <= self.bytes / 2
     }
 
     /// Whether its youngest row is older than every gap window of its tenants.
-    fn is_old(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_old(&self, now: Timestamp) -> bool {
         let window = self.tenants.iter().map(|tenant| tenant.gap_window()).max().unwrap_or(Duration::ZERO);
         self.last_ns <= now.saturating_sub(window).0
     }

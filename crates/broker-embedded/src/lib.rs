@@ -26,6 +26,7 @@ mod keeper;
 mod letters;
 mod merge;
 mod metrics;
+mod mover;
 mod opening;
 mod options;
 mod parts;

@@ -9,11 +9,12 @@ use wavehouse_broker::BrokerHealth;
 use wavehouse_core::LogId;
 
 use crate::commit::{ActiveFile, Commit};
-use crate::files::{Files, LockGuard};
+use crate::files::{Files, Layout, LockGuard};
 use crate::format;
 use crate::intake::Intake;
 use crate::keeper::Keeper;
 use crate::metrics::Metrics;
+use crate::mover::Mover;
 use crate::options::{OpenError, Options, Sizes};
 use crate::recover::{Recovered, Recovery};
 use crate::shared::{QUEUE_DIR, Shared, file_number};
@@ -25,22 +26,20 @@ use crate::writer::Writer;
 /// An open queue, its threads running.
 pub(crate) struct Opened {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) mover: Arc<Mover>,
     pub(crate) running: Running,
 }
 
 /// What ends with the queue.
 pub(crate) struct Running {
-    writer: JoinHandle<()>,
-    keeper: JoinHandle<()>,
+    threads: [JoinHandle<()>; 3],
     _lock: LockGuard,
 }
 
 impl Running {
-    /// Waits for both threads; false when one panicked.
+    /// Waits for the threads; false when one panicked.
     pub(crate) fn join(self) -> bool {
-        let (writer, keeper) = (self.writer.join(), self.keeper.join());
-        writer.is_ok() && keeper.is_ok()
+        self.threads.map(|thread| thread.join().is_ok()) == [true; 3]
     }
 }
 
@@ -87,20 +86,22 @@ pub(crate) fn open(options: &Options, metrics: Metrics, files: Arc<dyn Files>) -
     shared.state = Mutex::new(state);
     let shared = Arc::new(shared);
     let keeper = Arc::new(Keeper::new(Arc::clone(&shared), next_number));
+    let mover = Arc::new(Mover::new(Arc::clone(&shared), Arc::clone(&keeper)));
     offer_spares(&shared, spares);
     let writer =
         writer(&shared, &keeper, active).map_err(|bytes| OpenError::NoRoom { dir: dir.clone(), bytes })?;
     shared.count_disk();
-    let running = Running {
-        writer: spawn("wavehouse-log", &shared, move || writer.run())
-            .map_err(disk("cannot start a thread"))?,
-        keeper: {
-            let keeper = Arc::clone(&keeper);
-            spawn("wavehouse-keeper", &shared, move || keeper.run()).map_err(disk("cannot start a thread"))?
+    let thread = disk("cannot start a thread");
+    let threads = [
+        spawn("wavehouse-log", &shared, move || writer.run()).map_err(&thread)?,
+        spawn("wavehouse-keeper", &shared, move || keeper.run()).map_err(&thread)?,
+        {
+            let mover = Arc::clone(&mover);
+            spawn("wavehouse-mover", &shared, move || mover.run()).map_err(&thread)?
         },
-        _lock: guard,
-    };
-    Ok(Opened { shared, keeper, running })
+    ];
+    let running = Running { threads, _lock: guard };
+    Ok(Opened { shared, mover, running })
 }
 
 /// Reads what is there, or begins anew.
@@ -154,7 +155,7 @@ fn writer(shared: &Arc<Shared>, keeper: &Keeper, active: Option<ActiveFile>) -> 
             let ready = if shared.spare.any() { shared.spare.take(bytes, 0).ok() } else { None };
             let spare = match ready {
                 Some(spare) => spare,
-                None => keeper.make(bytes).map_err(|why| {
+                None => keeper.make(bytes, Layout::Zeroed).map_err(|why| {
                     tracing::error!(why, bytes, "cannot lay out a log file");
                     bytes
                 })?,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::files::LogFile;
+use crate::files::{Layout, LogFile};
 use crate::intake::lock;
 
 /// How many are kept ready.
@@ -44,12 +44,13 @@ pub(crate) struct SpareDesk {
     count: AtomicUsize,
     to_writer: Condvar,
     to_keeper: Condvar,
+    to_mover: Condvar,
 }
 
 /// What the keeper has to do.
 pub(crate) enum Task {
     /// Lay out a file of at least so many bytes.
-    Make(u64),
+    Make(u64, Layout),
     /// Give this file a new number.
     Renumber(Spare),
     /// Nothing is missing.
@@ -123,10 +124,11 @@ impl SpareDesk {
         }
         let fits = inner.ready.iter().any(|spare| spare.bytes >= inner.wanted_bytes);
         if fits && inner.ready.len() >= SPARES {
-            Task::Idle
-        } else {
-            Task::Make(inner.wanted_bytes.max(usual))
+            return Task::Idle;
         }
+        // The writer waits only when it writes whole files faster than the disk takes zeros.
+        let layout = if inner.wanted_bytes > 0 { Layout::Reserved } else { Layout::Zeroed };
+        Task::Make(inner.wanted_bytes.max(usual), layout)
     }
 
     /// For the keeper: here it is.
@@ -146,6 +148,17 @@ impl SpareDesk {
         inner.failed = Some((bytes, why));
         inner.wanted_bytes = 0;
         self.to_writer.notify_all();
+        self.to_mover.notify_all();
+    }
+
+    /// For the mover: waits until something could not be had, at most `patience`. False when the queue is closing.
+    pub(crate) fn wait_as_mover(&self, patience: Duration) -> bool {
+        let inner = lock(&self.inner);
+        if inner.stopped {
+            return false;
+        }
+        let waited = self.to_mover.wait_timeout(inner, patience).unwrap_or_else(PoisonError::into_inner).0;
+        !waited.stopped
     }
 
     /// Whether one could not be had.
@@ -165,5 +178,6 @@ impl SpareDesk {
         lock(&self.inner).stopped = true;
         self.to_keeper.notify_all();
         self.to_writer.notify_all();
+        self.to_mover.notify_all();
     }
 }

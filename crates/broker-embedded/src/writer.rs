@@ -127,7 +127,7 @@ impl Writer {
         }
         self.commit(Some(&mut submissions));
         for done in std::mem::take(&mut work.rolls) {
-            let rolled = self.roll(0, 0, &mut None);
+            let rolled = self.roll(0, 1, &mut None);
             self.commit(None);
             tell(done, rolled.and_then(|()| self.ended()));
         }

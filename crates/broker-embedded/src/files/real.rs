@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation};
 
-use super::{Files, Found, Holder, LockGuard, LogFile};
+use super::{Files, Found, Holder, Layout, LockGuard, LogFile};
 
 /// Zeros are written in pieces of this size.
 const ZERO_BYTES: usize = 1 << 20;
@@ -98,10 +98,10 @@ impl Files for RealFiles {
         Ok(found)
     }
 
-    fn create(&self, path: &str, bytes: u64) -> io::Result<Arc<dyn LogFile>> {
+    fn create(&self, path: &str, bytes: u64, layout: Layout) -> io::Result<Arc<dyn LogFile>> {
         let full = self.at(path);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&full)?;
-        if let Err(error) = lay_out(&file, bytes) {
+        if let Err(error) = lay_out(&file, bytes, layout) {
             drop(file);
             fs::remove_file(&full)?;
             return Err(error);
@@ -131,12 +131,13 @@ impl Files for RealFiles {
     }
 }
 
-fn lay_out(file: &File, bytes: u64) -> io::Result<()> {
+fn lay_out(file: &File, bytes: u64, layout: Layout) -> io::Result<()> {
     if bytes == 0 {
         return file.sync_all();
     }
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        // Not every file system can; the zeros below take the room then.
+        Ok(()) if layout == Layout::Reserved => return file.sync_all(),
+        // Not every file system can reserve; the zeros below take the room then.
         Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
         Err(errno) => return Err(errno.into()),
     }

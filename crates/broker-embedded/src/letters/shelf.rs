@@ -13,7 +13,7 @@ use wavehouse_core::{Position, TableName, TenantId, Timestamp};
 use super::record::{DROPPED, STATE_AT, read, write};
 use super::window::Window;
 use super::{LETTERS_DIR, Make, Place};
-use crate::files::{LogFile, is_full, read_vec};
+use crate::files::{Layout, LogFile, is_full, read_vec};
 
 /// Most letters of a tenant. Each takes some memory.
 const LETTERS_MAX: usize = 250_000;
@@ -57,7 +57,7 @@ impl Shelf {
             (Some(found), _) => (place.files.open(&path)?, found.bytes),
             (None, Make::Never) => return Ok(None),
             (None, Make::IfMissing) => {
-                let file = place.files.create(&path, 0)?;
+                let file = place.files.create(&path, 0, Layout::Zeroed)?;
                 place.files.sync_dir(LETTERS_DIR)?;
                 (file, 0)
             }
@@ -240,7 +240,7 @@ impl Shelf {
             return self.file.sync();
         }
         let draft = format!("{LETTERS_DIR}/{}.new", self.place.name);
-        let file = self.place.files.create(&draft, 0)?;
+        let file = self.place.files.create(&draft, 0, Layout::Zeroed)?;
         let mut moved = Vec::with_capacity(self.slips.len());
         let mut end = 0;
         for key in self.by_age.values() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use wavehouse_broker_embedded::files::{Files, Found, Holder, LockGuard, LogFile, RealFiles};
+use wavehouse_broker_embedded::files::{Files, Found, Holder, Layout, LockGuard, LogFile, RealFiles};
 
 /// One life of a process: after [`kill`](Self::kill) nothing that it does has any effect.
 #[derive(Clone)]
@@ -72,9 +72,9 @@ impl Files for Mortal {
         self.files.list(dir)
     }
 
-    fn create(&self, path: &str, bytes: u64) -> io::Result<Arc<dyn LogFile>> {
+    fn create(&self, path: &str, bytes: u64, layout: Layout) -> io::Result<Arc<dyn LogFile>> {
         self.alive()?;
-        Ok(self.file(self.files.create(path, bytes)?))
+        Ok(self.file(self.files.create(path, bytes, layout)?))
     }
 
     fn open(&self, path: &str) -> io::Result<Arc<dyn LogFile>> {
