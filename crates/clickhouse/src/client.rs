@@ -228,10 +228,10 @@ fn no_answer(error: &legacy::Error) -> ClickHouseError {
     let mut source: Option<&(dyn Error + 'static)> = error.source();
     let mut tls = false;
     while let Some(layer) = source {
-        // The TLS layer hides its errors inside I/O errors.
-        let io = layer.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        tls |= layer.is::<rustls::Error>() || io.is_some_and(|inner| inner.is::<rustls::Error>());
-        source = layer.source();
+        tls |= layer.is::<rustls::Error>();
+        // The TLS layer hides its errors inside I/O errors, which tell only of what is below those.
+        let inner = layer.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        source = inner.map(|inner| inner as &(dyn Error + 'static)).or_else(|| layer.source());
     }
     let cause = match (tls, error.is_connect()) {
         (true, _) => Cause::Tls,

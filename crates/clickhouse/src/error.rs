@@ -102,9 +102,17 @@ impl ClickHouseError {
     pub fn may_be_stored(&self) -> bool {
         match (self.cause, self.code) {
             (Cause::Connect | Cause::Tls, _) => false,
+            _ if self.in_view() => true,
             (_, Some(code)) => FATE_UNKNOWN.contains(&code),
             (_, None) => self.class != Class::Rejected,
         }
+    }
+
+    /// Whether a materialized view failed and not the table itself. Then the table's own rows are stored, the view's are
+    /// not, and a row that is named is one of the view's.
+    #[must_use]
+    pub fn in_view(&self) -> bool {
+        self.cause == Cause::Answered && self.message.contains("while pushing to view ")
     }
 
     /// The row that ClickHouse names as the bad one, from 1; see [`bad_row`].
@@ -176,6 +184,10 @@ mod tests {
                 .all(|(code, status)| !ClickHouseError::answered(*status, *code, "").may_be_stored())
         );
         assert!(!ClickHouseError::transport(Cause::Connect, "").may_be_stored());
+        let view =
+            "Code: 469. DB::Exception: Constraint `c` is violated at row 5: while pushing to view default.v.";
+        let view = ClickHouseError::answered(500, None, view);
+        assert!(view.in_view() && view.may_be_stored());
     }
 
     #[test]

@@ -79,6 +79,9 @@ pub enum WriteError {
     ClickHouse {
         /// Where they were going.
         table: TableRef,
+        /// Whether the table remembers tokens, as far as is known, so that trying again with the same one stores no
+        /// twins.
+        remembers: bool,
         /// Why.
         #[source]
         source: ClickHouseError,
@@ -111,8 +114,8 @@ impl WriteError {
 /// Takes batches.
 #[async_trait]
 pub trait RowSink: Send + Sync + 'static {
-    /// Stores a batch: `Ok` means that every row is stored, now or by an earlier call with the same token. An error of
-    /// class [`Class::Rejected`] means that none is; any other may leave it stored.
+    /// Stores a batch: `Ok` means that every row is stored, now or by an earlier call with the same token. An error
+    /// means that none is, unless it [`may_be_stored`](ClickHouseError::may_be_stored).
     ///
     /// # Errors
     /// [`WriteError`] says whether to try again or to find the bad row.
@@ -173,7 +176,9 @@ impl RowSink for ClickHouseSink {
             if source.code.is_some_and(|code| STALE_CATALOG.contains(&code)) {
                 connection.catalog.nudge();
             }
-            WriteError::ClickHouse { table: batch.table.clone(), source }
+            let info = connection.catalog.table(batch.table.table.as_str());
+            let remembers = info.is_none_or(|info| info.dedup_window > 0);
+            WriteError::ClickHouse { table: batch.table.clone(), remembers, source }
         })
     }
 

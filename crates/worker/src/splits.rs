@@ -133,7 +133,16 @@ pub(crate) enum Remedy {
 
 /// Decides what to do about a part of `rows` rows that failed.
 pub(crate) fn remedy(error: &WriteError, rows: u32) -> Remedy {
-    let Some(clickhouse) = error.clickhouse() else { return Remedy::Wait };
+    let WriteError::ClickHouse { remembers, source: clickhouse, .. } = error else { return Remedy::Wait };
+    if clickhouse.in_view() && clickhouse.class == Class::Rejected {
+        // The table has the rows already. Where it knows the token, trying again until the view is repaired stores no
+        // twins and loses nothing of the view. Elsewhere every try stores the part again, so that the search must end.
+        return match (remembers, rows) {
+            (true, _) => Remedy::Wait,
+            (false, 0..=1) => Remedy::Bury,
+            (false, _) => Remedy::Halve,
+        };
+    }
     if clickhouse.size_related() {
         return if rows > 1 { Remedy::HalveForSize } else { Remedy::Wait };
     }
@@ -200,7 +209,14 @@ mod tests {
         let status = Some(500);
         let source =
             ClickHouseError { class, cause: Cause::Answered, code, status, message: message.to_owned() };
-        WriteError::ClickHouse { table, source }
+        WriteError::ClickHouse { table, remembers: true, source }
+    }
+
+    fn forgetful(mut error: WriteError) -> WriteError {
+        if let WriteError::ClickHouse { remembers, .. } = &mut error {
+            *remembers = false;
+        }
+        error
     }
 
     #[test]
@@ -220,6 +236,13 @@ mod tests {
             (failed(Rejected, Some(413), ""), 1, Remedy::Wait),
             (failed(Denied, Some(497), ""), 1, Remedy::Wait),
             (failed(Unknown, None, ""), 1, Remedy::Wait),
+            (failed(Rejected, Some(469), "at row 2: while pushing to view d.v."), 10, Remedy::Wait),
+            (
+                forgetful(failed(Rejected, Some(469), "at row 2: while pushing to view d.v.")),
+                10,
+                Remedy::Halve,
+            ),
+            (forgetful(failed(Rejected, Some(395), ": while pushing to view d.v.")), 1, Remedy::Bury),
             (WriteError::NoTarget(TenantId::default()), 1, Remedy::Wait),
         ];
         for (error, rows, expected) in cases {

@@ -121,7 +121,8 @@ impl RowSink for Scripted {
             tokio::time::sleep(self.takes).await;
         }
         let answer = (self.rule.lock().unwrap())(batch, Instant::now());
-        let fail = |source| Err(WriteError::ClickHouse { table: batch.table.clone(), source });
+        let fail =
+            |source| Err(WriteError::ClickHouse { table: batch.table.clone(), remembers: true, source });
         match answer {
             Answer::Store => {
                 self.store(batch);
