@@ -257,12 +257,17 @@ impl Core {
 
     fn holds(&mut self, load: Load) {
         self.held.add(load);
+        self.show_held();
     }
 
     fn lets_go(&mut self, held: &[Held]) {
         for block in held {
             self.held.take(block.load);
         }
+        self.show_held();
+    }
+
+    fn show_held(&self) {
         self.metrics.held_rows.set(i64::try_from(self.held.rows).unwrap_or(i64::MAX));
         self.metrics.held_bytes.set(i64::try_from(self.held.bytes).unwrap_or(i64::MAX));
     }
