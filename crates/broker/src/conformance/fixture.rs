@@ -196,6 +196,7 @@ macro_rules! __broker_cases {
             limits {
                 FullForOneTenant full_for_one_tenant "a full tenant is refused as certainly not stored, and others go on";
                 OnlyUnwrittenCounts only_unwritten_counts "only unwritten bytes count against a tenant's budget";
+                BudgetsApart budgets_apart "a tenant's budget counts the unwritten bytes of all of its tables, and nobody else's";
                 LimitsBelowUse limits_below_use "a budget below what is in use refuses new rows and drops none";
                 BudgetOverRestart budget_over_restart "what waits since before a restart or a crash counts against the budget";
                 LimitsReported limits_reported "the limits set last are the ones reported, tenant by tenant";

@@ -67,6 +67,30 @@ pub(super) async fn only_unwritten_counts(fixture: &mut dyn BrokerFixture) {
     delivery.ack();
 }
 
+pub(super) async fn budgets_apart(fixture: &mut dyn BrokerFixture) {
+    let broker = fixture.broker();
+    let tenants = ["0", "acme", "b"];
+    for tenant_id in tenants {
+        limit(&broker, tenant_id, 256 << 10);
+    }
+    for tenant_id in tenants {
+        publish(&broker, padded(&table(tenant_id, "a"), 0, 96 << 10)).await;
+        publish(&broker, padded(&table(tenant_id, "b"), 1, 96 << 10)).await;
+        let full = try_publish(&broker, padded(&table(tenant_id, "c"), 2, 96 << 10)).await;
+        assert_full(&full.expect_err("all of its tables fill a tenant's budget"), tenant_id);
+    }
+    let mut reader = Reader::open(&broker, AMPLE).await;
+    for delivery in reader.take(6).await {
+        if delivery.table().tenant == tenant("acme") {
+            delivery.ack();
+        }
+    }
+    reader.release().await;
+    publish(&broker, padded(&table("acme", "c"), 3, 96 << 10)).await;
+    let full = try_publish(&broker, padded(&events(), 3, 96 << 10)).await;
+    assert_full(&full.expect_err("what another tenant gets written makes no room"), "0");
+}
+
 pub(super) async fn limits_below_use(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     for number in 0..4 {
