@@ -5,3 +5,4 @@ mod catalog;
 mod client;
 mod kit;
 mod sink;
+mod tls;
