@@ -1,8 +1,10 @@
 //! A ClickHouse that is down: all its tables are shut but one at a time, which probes it.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use wavehouse_broker::TableDepth;
 
 use super::{Core, Down};
 use crate::outage::Outage;
@@ -60,13 +62,7 @@ impl Core {
         let Some(down) = entry.down.take() else { return };
         self.metrics.outage(&entry.name, 0);
         let tables = entry.tables.clone();
-        let names: Vec<_> = tables.iter().map(|table| &self.tables[*table].name).collect();
-        let depths = self.broker.depths();
-        let rows: u64 = depths
-            .iter()
-            .filter(|depth| names.contains(&&depth.table))
-            .map(|depth| depth.unwritten_rows)
-            .sum();
+        let rows: u64 = self.unwritten(target).values().sum();
         let seconds = now.saturating_duration_since(down.outage.since).as_secs();
         tracing::info!(target = %self.targets[target].name, seconds, rows, "clickhouse takes rows again");
         for index in tables {
@@ -114,11 +110,10 @@ impl Core {
     /// The table that tried longest ago among those that have rows and may try; else when one may.
     fn choose_probe(&self, target: usize, now: Instant) -> Result<usize, Option<Instant>> {
         // A table that was idle when it was shut is not told of new rows.
-        let depths = self.broker.depths();
+        let unwritten = self.unwritten(target);
         let free = |index: &&usize| {
             let table = &self.tables[**index];
-            let waits = || depths.iter().any(|depth| depth.table == table.name);
-            table.flight.is_none() && (table.has_work() || waits())
+            table.flight.is_none() && (table.has_work() || unwritten.contains_key(*index))
         };
         let able = self.targets[target].tables.iter().filter(free);
         let rested = able.clone().filter(|index| self.tables[**index].rested(now));
@@ -126,6 +121,15 @@ impl Core {
             return Ok(*index);
         }
         Err(able.filter_map(|index| self.tables[*index].trouble.as_ref()).map(|trouble| trouble.until).min())
+    }
+
+    /// Rows that wait in the queue, of each table of a server that has any.
+    fn unwritten(&self, target: usize) -> HashMap<usize, u64> {
+        let of_target = |depth: TableDepth| {
+            let index = *self.by_table.get(&depth.table)?;
+            (self.tables[index].target == target).then_some((index, depth.unwritten_rows))
+        };
+        self.broker.depths().into_iter().filter_map(of_target).collect()
     }
 
     fn send_probe(&mut self, target: usize, index: usize, now: Instant) {
