@@ -164,6 +164,9 @@ fn summary(before: &Counts, after: &Counts, progress: &Progress, refused: &Refus
     writeln!(out, "rows/s      {:.0} ({now} rows in {seconds:.1} s)", now as f64 / seconds.max(0.001))?;
     if after.refused > 0 {
         writeln!(out, "refused rows and the reasons: {}", refused.path().display())?;
+        if let Some(first) = refused.first() {
+            writeln!(out, "the first: {first}")?;
+        }
     }
     if after.sent_twice > 0 {
         writeln!(

@@ -15,6 +15,9 @@ use super::progress::Progress;
 use super::refused::{Refusal, RefusedFile};
 use super::state::{Counts, StateError, StateFile};
 
+/// An address that never answered is given up after this long, since it is likely a wrong one.
+const FIRST_ANSWER_PATIENCE: Duration = Duration::from_secs(15);
+
 /// How a load is sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
@@ -200,6 +203,7 @@ async fn send_part<'a>(
             Verdict::Halve => return Ok(Some(rows.split_at(rows.len() / 2))),
             Verdict::Fatal(said) => return Err(SendError::Refused { said }),
             Verdict::Again { wait, may_be_stored, why } => {
+                let patience = if target.answered() { patience } else { patience.min(FIRST_ANSWER_PATIENCE) };
                 if begun.elapsed() + wait > patience {
                     return Err(SendError::Patience { patience_s: patience.as_secs(), why });
                 }

@@ -1,5 +1,7 @@
 //! One request and what its answer means.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,6 +32,7 @@ pub(super) struct Target {
     uri: Uri,
     key: Option<header::HeaderValue>,
     tenant: Option<header::HeaderValue>,
+    answered: Arc<AtomicBool>,
 }
 
 /// Why there is no target.
@@ -155,15 +158,24 @@ impl Target {
             uri,
             key: value("the operator key", key)?,
             tenant: value("the tenant", tenant)?,
+            answered: Arc::default(),
         })
     }
 
     /// Sends one body of NDJSON and reads the answer.
     pub(super) async fn post(&self, body: Bytes) -> Answer {
-        match tokio::time::timeout(ANSWER_WAIT, self.exchange(body)).await {
-            Ok(answer) => answer,
-            Err(_elapsed) => Answer::Lost(format!("no answer within {} s", ANSWER_WAIT.as_secs())),
+        let Ok(answer) = tokio::time::timeout(ANSWER_WAIT, self.exchange(body)).await else {
+            return Answer::Lost(format!("no answer within {} s", ANSWER_WAIT.as_secs()));
+        };
+        if matches!(answer, Answer::Http { .. }) {
+            self.answered.store(true, Ordering::Relaxed);
         }
+        answer
+    }
+
+    /// Whether anything ever answered at this address.
+    pub(super) fn answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
     }
 
     async fn exchange(&self, body: Bytes) -> Answer {

@@ -23,12 +23,13 @@ pub(super) struct RefusedFile {
     path: PathBuf,
     append: bool,
     file: Option<File>,
+    first: Option<String>,
 }
 
 impl RefusedFile {
     /// Nothing is touched yet. `append` keeps what an earlier run of the same load wrote.
     pub(super) fn new(path: PathBuf, append: bool) -> Self {
-        Self { path, append, file: None }
+        Self { path, append, file: None, first: None }
     }
 
     /// Where the refusals are.
@@ -36,10 +37,18 @@ impl RefusedFile {
         &self.path
     }
 
+    /// The first reason of this run, for the summary.
+    pub(super) fn first(&self) -> Option<&str> {
+        self.first.as_deref()
+    }
+
     /// Writes them all; on disk when it returns.
     pub(super) fn write(&mut self, refusals: &[Refusal]) -> io::Result<()> {
         if refusals.is_empty() {
             return Ok(());
+        }
+        if self.first.is_none() {
+            self.first = refusals.first().map(|one| format!("record {}: {}", one.record, one.error));
         }
         let mut text = Vec::new();
         for refusal in refusals {
