@@ -7,18 +7,19 @@ use std::time::Instant;
 
 use futures_util::FutureExt;
 use http::header::{HOST, ORIGIN, VARY};
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use crate::auth::{self, Verdict};
 use crate::body::Body;
 use crate::cors;
 use crate::error::ApiError;
+use crate::live::{self, Subscriber};
 use crate::respond::empty;
 use crate::route::{Gate, Route, route};
 use crate::shared::Shared;
 use crate::tenant::Query;
-use crate::{health, ingest, ops};
+use crate::{dlq, health, ingest, ops};
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest request id that is taken from a client, in bytes.
@@ -43,15 +44,59 @@ pub(crate) async fn answer(
         };
         (name, outcome.unwrap_or_else(|error| refusal(&error, name, &request_id)))
     };
-    let headers = response.headers_mut();
-    cors::decorate(&shared.options.cors, origin.as_ref(), headers);
-    headers.insert(&REQUEST_ID, request_id);
-    shared.metrics.request(route_name, response.status().as_u16(), started.elapsed());
+    finish(&shared, route_name, response.status().as_u16(), started);
+    decorate(&shared, origin.as_ref(), request_id, response.headers_mut());
     Ok(response)
 }
 
+/// Judges a stream request that came on a socket of its own, by the same steps as every other.
+///
+/// # Errors
+/// The refusal, whole.
+pub(crate) async fn open_stream(
+    shared: &Arc<Shared>,
+    request: &Request<()>,
+) -> Result<(Response<Body>, Subscriber), Response<Body>> {
+    let started = Instant::now();
+    let request_id = request_id(shared, request);
+    let origin = request.headers().get(ORIGIN);
+    let name = Route::Stream.name();
+    let opened = match admitted(shared, request) {
+        Ok(_stream) => subscribe(shared, request.uri().query(), request.headers()).await,
+        Err(error) => Err(error),
+    };
+    let (mut response, subscriber) = match opened {
+        Ok(subscriber) => (live::head(), Some(subscriber)),
+        Err(error) => (refusal(&error, name, &request_id), None),
+    };
+    finish(shared, name, response.status().as_u16(), started);
+    decorate(shared, origin, request_id, response.headers_mut());
+    match subscriber {
+        Some(subscriber) => Ok((response, subscriber)),
+        None => Err(response),
+    }
+}
+
+async fn subscribe(
+    shared: &Shared,
+    query: Option<&str>,
+    headers: &HeaderMap,
+) -> Result<Subscriber, ApiError> {
+    live::open(shared, &Query::parse(query)?, headers).await
+}
+
+/// What every answer carries.
+fn decorate(shared: &Shared, origin: Option<&HeaderValue>, request_id: HeaderValue, headers: &mut HeaderMap) {
+    cors::decorate(&shared.options.cors, origin, headers);
+    headers.insert(&REQUEST_ID, request_id);
+}
+
+fn finish(shared: &Shared, route: &'static str, status: u16, started: Instant) {
+    shared.metrics.request(route, status, started.elapsed());
+}
+
 /// Host, route and gate, in this order.
-fn admitted(shared: &Shared, request: &Request<Incoming>) -> Result<Route, ApiError> {
+fn admitted<B>(shared: &Shared, request: &Request<B>) -> Result<Route, ApiError> {
     if let Some(port) = shared.options.loopback_port {
         let host = request.headers().get(HOST).map_or("", |value| value.to_str().unwrap_or("?"));
         if !is_loopback_host(host, port) {
@@ -117,6 +162,14 @@ async fn handle(
             ops::query(shared, &query, &head.headers, body).await
         }
         Route::OpsSchema => ops::schema(shared, &Query::parse(head.uri.query())?),
+        Route::Stream => {
+            let subscriber = subscribe(shared, head.uri.query(), &head.headers).await?;
+            Ok(live::response(subscriber, shared.stop_streams.clone()))
+        }
+        Route::DlqStats => dlq::stats(shared, &Query::parse(head.uri.query())?).await,
+        Route::Dlq => dlq::list(shared, &Query::parse(head.uri.query())?).await,
+        Route::DlqReplay => dlq::replay(shared, &Query::parse(head.uri.query())?).await,
+        Route::DlqDrop => dlq::remove(shared, &Query::parse(head.uri.query())?).await,
         Route::OpsSchemaRefresh => ops::refresh(shared, &Query::parse(head.uri.query())?).await,
     }
 }
@@ -130,7 +183,7 @@ fn refusal(error: &ApiError, route: &str, request_id: &HeaderValue) -> Response<
 }
 
 /// The client's own request id if it is fit to be logged, else a fresh one.
-fn request_id(shared: &Shared, request: &Request<Incoming>) -> HeaderValue {
+fn request_id<B>(shared: &Shared, request: &Request<B>) -> HeaderValue {
     let sent = request.headers().get(&REQUEST_ID);
     let fit = |value: &&HeaderValue| {
         value.len() <= REQUEST_ID_BYTES_MAX

@@ -38,8 +38,14 @@ pub(crate) enum ApiError {
     TenantParameter(String),
     #[error("unknown tenant: {0}")]
     UnknownTenant(String),
+    #[error("invalid parameter {0}")]
+    Parameter(String),
+    #[error("{0}")]
+    Unsupported(String),
     #[error("missing table")]
     MissingTable,
+    #[error("missing required query parameter: table")]
+    MissingStreamTable,
     #[error("invalid table: {0}")]
     InvalidTable(String),
     #[error("unknown table: {0}")]
@@ -116,6 +122,7 @@ impl ApiError {
                 StatusCode::NOT_FOUND
             }
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
             Self::Internal | Self::PublishFailed | Self::RefreshFailed => StatusCode::INTERNAL_SERVER_ERROR,
             Self::WrongHost(_) | Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::MediaType(_) | Self::ContentEncoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -123,7 +130,9 @@ impl ApiError {
             Self::TenantHeader(_)
             | Self::QueryString(_)
             | Self::TenantParameter(_)
+            | Self::Parameter(_)
             | Self::MissingTable
+            | Self::MissingStreamTable
             | Self::InvalidTable(_)
             | Self::BrokenBody
             | Self::InvalidBody(_)

@@ -104,19 +104,21 @@ fn check(body: &Bytes, schema: &TableSchema, plan: &Plan) -> Result<Checked, Api
 
 /// The receipt time as the table's own column shows it, where it has one, so that stream and table agree to the letter.
 fn receipt_text(schema: &TableSchema, received_at: Timestamp) -> Option<String> {
-    if !schema.has_column_for_receipt_time() {
-        return None;
-    }
-    let mut ty = &schema.column(RECEIPT_COLUMN)?.ty;
+    schema.has_column_for_receipt_time().then(|| received_at.to_rfc3339(receipt_digits(Some(schema))))
+}
+
+/// Digits of a second in the receipt times of a table: those of its own column for them, if it has one.
+pub(crate) fn receipt_digits(schema: Option<&TableSchema>) -> usize {
+    let Some(column) = schema.and_then(|schema| schema.column(RECEIPT_COLUMN)) else { return RECEIPT_DIGITS };
+    let mut ty = &column.ty;
     while let ColumnType::Nullable(inner) | ColumnType::LowCardinality(inner) = ty {
         ty = inner;
     }
-    let digits = match ty {
+    match ty {
         ColumnType::DateTime64 { scale, .. } => usize::from(*scale),
         ColumnType::DateTime(_) => 0,
         _ => RECEIPT_DIGITS,
-    };
-    Some(received_at.to_rfc3339(digits))
+    }
 }
 
 /// The refusal of the whole request, where its records decide that.

@@ -8,9 +8,11 @@ mod body;
 mod clock;
 mod cors;
 mod dispatch;
+mod dlq;
 mod error;
 mod health;
 mod ingest;
+mod live;
 mod metrics;
 mod ops;
 mod respond;
@@ -68,7 +70,7 @@ impl ApiHandle {
         self.shared.set_unready();
     }
 
-    /// Ingest answers 503 from now on.
+    /// Ingest and new streams answer 503 from now on; open streams end with a hint to come back.
     pub fn refuse_ingest(&self) {
         self.shared.set_stopping();
     }

@@ -28,6 +28,36 @@ struct OutcomeLabels {
     outcome: &'static str,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FrameLabels {
+    kind: &'static str,
+}
+
+/// What was sent on a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FrameKind {
+    /// Rows as they became durable.
+    Event,
+    /// Rows from history.
+    Replay,
+    /// A sign of life.
+    Keepalive,
+}
+
+impl FrameKind {
+    fn label(self) -> FrameLabels {
+        let kind = match self {
+            Self::Event => "event",
+            Self::Replay => "replay",
+            Self::Keepalive => "keepalive",
+        };
+        FrameLabels { kind }
+    }
+}
+
+/// Upper bounds of the histogram of how long streams last, in seconds.
+const STREAM_SECONDS: [f64; 7] = [1.0, 10.0, 60.0, 600.0, 3_600.0, 21_600.0, 86_400.0];
+
 /// Metrics of the HTTP face.
 #[derive(Clone)]
 pub struct Metrics {
@@ -42,6 +72,16 @@ pub struct Metrics {
     pub(crate) operator_key_failures: Counter,
     /// Handlers that panicked.
     pub(crate) panics: Counter,
+    /// Streams that are open.
+    pub(crate) streams: Gauge,
+    /// How long streams lasted.
+    pub(crate) stream_seconds: Histogram,
+    /// Streams closed because the client did not keep up.
+    pub(crate) streams_lagged: Counter,
+    /// Times that rows which were asked for were no longer kept.
+    pub(crate) stream_holes: Counter,
+    frames: Family<FrameLabels, Counter>,
+    frame_bytes: Family<FrameLabels, Counter>,
 }
 
 impl Metrics {
@@ -56,6 +96,12 @@ impl Metrics {
             connections_refused: Counter::default(),
             operator_key_failures: Counter::default(),
             panics: Counter::default(),
+            streams: Gauge::default(),
+            stream_seconds: Histogram::new(STREAM_SECONDS),
+            streams_lagged: Counter::default(),
+            stream_holes: Counter::default(),
+            frames: Family::default(),
+            frame_bytes: Family::default(),
         };
         registry.register("wavehouse_http_requests", "Requests answered", metrics.requests.clone());
         registry.register(
@@ -76,7 +122,25 @@ impl Metrics {
             metrics.operator_key_failures.clone(),
         );
         registry.register("wavehouse_http_panics", "Handlers that panicked", metrics.panics.clone());
+        metrics.register_streams(registry);
         metrics
+    }
+
+    fn register_streams(&self, registry: &mut Registry) {
+        registry.register("wavehouse_sse_active_streams", "Streams that are open", self.streams.clone());
+        let help = "How long streams lasted";
+        registry.register("wavehouse_sse_stream_duration_seconds", help, self.stream_seconds.clone());
+        let help = "Streams closed because the client did not keep up";
+        registry.register("wavehouse_sse_lagged", help, self.streams_lagged.clone());
+        let help = "Times that rows which were asked for were no longer kept";
+        registry.register("wavehouse_sse_holes", help, self.stream_holes.clone());
+        registry.register("wavehouse_sse_frames_sent", "Frames sent on streams", self.frames.clone());
+        registry.register("wavehouse_sse_bytes_sent", "Bytes sent on streams", self.frame_bytes.clone());
+    }
+
+    pub(crate) fn frames(&self, kind: FrameKind, count: u64, bytes: usize) {
+        self.frames.get_or_create(&kind.label()).inc_by(count);
+        self.frame_bytes.get_or_create(&kind.label()).inc_by(bytes as u64);
     }
 
     pub(crate) fn request(&self, route: &'static str, status: u16, took: Duration) {

@@ -17,6 +17,11 @@ pub(crate) enum Route {
     OpsQuery,
     OpsSchema,
     OpsSchemaRefresh,
+    Stream,
+    DlqStats,
+    Dlq,
+    DlqDrop,
+    DlqReplay,
 }
 
 /// Who may call a route.
@@ -43,6 +48,10 @@ impl Route {
             Self::OpsQuery => "/v1/ops/query",
             Self::OpsSchema => "/v1/ops/schema",
             Self::OpsSchemaRefresh => "/v1/ops/schema/refresh",
+            Self::Stream => "/v1/stream",
+            Self::DlqStats => "/v1/ops/dlq/stats",
+            Self::Dlq | Self::DlqDrop => "/v1/ops/dlq",
+            Self::DlqReplay => "/v1/ops/dlq/replay",
         }
     }
 
@@ -50,14 +59,16 @@ impl Route {
     pub(crate) fn gate(self) -> Gate {
         match self {
             Self::Livez | Self::Readyz | Self::Version | Self::Metrics | Self::Health => Gate::Public,
-            Self::Ingest => Gate::Data,
+            Self::Ingest | Self::Stream => Gate::Data,
             Self::OpsQuery | Self::OpsSchema | Self::OpsSchemaRefresh => Gate::Operator,
+            Self::DlqStats | Self::Dlq | Self::DlqDrop | Self::DlqReplay => Gate::Operator,
         }
     }
 
     fn method(self) -> Method {
         match self {
-            Self::Ingest | Self::OpsQuery | Self::OpsSchemaRefresh => Method::POST,
+            Self::Ingest | Self::OpsQuery | Self::OpsSchemaRefresh | Self::DlqReplay => Method::POST,
+            Self::DlqDrop => Method::DELETE,
             _ => Method::GET,
         }
     }
@@ -77,6 +88,11 @@ pub(crate) fn route(method: &Method, path: &str, metrics_path: Option<&str>) -> 
         "/v1/ops/query" => Route::OpsQuery,
         "/v1/ops/schema" => Route::OpsSchema,
         "/v1/ops/schema/refresh" => Route::OpsSchemaRefresh,
+        "/v1/stream" => Route::Stream,
+        "/v1/ops/dlq/stats" => Route::DlqStats,
+        "/v1/ops/dlq" if method == Method::DELETE => Route::DlqDrop,
+        "/v1/ops/dlq" => Route::Dlq,
+        "/v1/ops/dlq/replay" => Route::DlqReplay,
         other if metrics_path == Some(other) => Route::Metrics,
         _ => return Err(ApiError::NotFound),
     };
@@ -99,6 +115,11 @@ mod tests {
             (Method::HEAD, "/v1/ingest", Err(ApiError::MethodNotAllowed)),
             (Method::GET, "/metrics", Ok(Route::Metrics)),
             (Method::DELETE, "/v1/ops/schema", Err(ApiError::MethodNotAllowed)),
+            (Method::GET, "/v1/stream", Ok(Route::Stream)),
+            (Method::GET, "/v1/ops/dlq", Ok(Route::Dlq)),
+            (Method::DELETE, "/v1/ops/dlq", Ok(Route::DlqDrop)),
+            (Method::POST, "/v1/ops/dlq", Err(ApiError::MethodNotAllowed)),
+            (Method::POST, "/v1/ops/dlq/replay", Ok(Route::DlqReplay)),
             (Method::GET, "/v1/ingest/", Err(ApiError::NotFound)),
             (Method::GET, "/", Err(ApiError::NotFound)),
         ] {

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::dispatch;
+use crate::live;
 use crate::shared::Shared;
 
 /// Most connections that are open at once; further ones are closed at once and counted.
@@ -51,11 +52,25 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener, stop: Canc
     shared.metrics.connections.set(0);
 }
 
+/// Serves one connection. Both ways are boxed, so that a stream's task is as small as a stream is.
 async fn connection(shared: Arc<Shared>, stream: TcpStream, stop: CancellationToken) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "connection went before it was served");
         return;
     }
+    let first = tokio::select! {
+        biased;
+        () = stop.cancelled() => return,
+        first = tokio::time::timeout(HEAD_TIMEOUT, live::is_stream_request(&stream)) => first,
+    };
+    match first {
+        Ok(true) => Box::pin(live::serve(shared, stream, HEAD_TIMEOUT)).await,
+        Ok(false) => Box::pin(requests(shared, stream, stop)).await,
+        Err(_silent) => {}
+    }
+}
+
+async fn requests(shared: Arc<Shared>, stream: TcpStream, stop: CancellationToken) {
     let service = service_fn(move |request| dispatch::answer(Arc::clone(&shared), request));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -1,10 +1,12 @@
 //! What every request of this process works with.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use http::HeaderValue;
 use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
 use wavehouse_broker::Broker;
 use wavehouse_clickhouse::{Connection, TableInfo};
 use wavehouse_core::TenantId;
@@ -15,6 +17,7 @@ use crate::clock::ReceiptClock;
 use crate::cors::Cors;
 use crate::error::ApiError;
 use crate::health::PingMemory;
+use crate::live::Hub;
 use crate::metrics::Metrics;
 
 /// What is running, for `GET /version`.
@@ -30,6 +33,9 @@ pub struct VersionInfo {
     pub rust_version: String,
 }
 
+/// Over how many moments the signs of life of quiet streams are spread.
+const KEEPALIVE_STEPS: u32 = 64;
+
 /// How the HTTP face behaves.
 #[derive(Debug, Clone)]
 pub struct ApiOptions {
@@ -43,6 +49,8 @@ pub struct ApiOptions {
     pub metrics_path: Option<String>,
     /// Most bytes of request bodies held at once; at least two of the largest bodies.
     pub bodies_in_flight_bytes_max: usize,
+    /// How long a stream is quiet before it gets a sign of life; each stream waits between two thirds of it and all of it.
+    pub keepalive: Duration,
     /// What is running.
     pub version: VersionInfo,
 }
@@ -71,6 +79,10 @@ pub(crate) struct Shared {
     pub(crate) bodies: BodyBudget,
     pub(crate) clock: ReceiptClock,
     pub(crate) ping: PingMemory,
+    pub(crate) hub: Arc<Hub>,
+    /// Ends every stream.
+    pub(crate) stop_streams: CancellationToken,
+    streams: AtomicU32,
     unready: AtomicBool,
     stopping: AtomicBool,
     process_id: u64,
@@ -81,6 +93,9 @@ impl Shared {
     pub(crate) fn new(options: ApiOptions, parts: ApiParts) -> Self {
         Self {
             bodies: BodyBudget::new(options.bodies_in_flight_bytes_max),
+            hub: Arc::new(Hub::new(Arc::clone(&parts.broker), parts.metrics.clone())),
+            stop_streams: CancellationToken::new(),
+            streams: AtomicU32::new(0),
             options,
             tenant: TenantId::default(),
             broker: parts.broker,
@@ -130,6 +145,13 @@ impl Shared {
 
     pub(crate) fn set_stopping(&self) {
         self.stopping.store(true, Ordering::Relaxed);
+        self.stop_streams.cancel();
+    }
+
+    /// The keepalive of the next stream: spread, so that streams which fall silent together do not all speak together.
+    pub(crate) fn next_keepalive(&self) -> Duration {
+        let nth = self.streams.fetch_add(1, Ordering::Relaxed) % KEEPALIVE_STEPS;
+        self.options.keepalive - self.options.keepalive / 3 * nth / KEEPALIVE_STEPS
     }
 
     /// An id that no other request of this process has, and most likely none of another.

@@ -153,6 +153,8 @@ pub(crate) struct Tenant {
     pub(crate) unwritten_bytes_max: Option<u64>,
     /// How long rows that ClickHouse has are kept.
     pub(crate) gap_window: Duration,
+    /// How long a live stream is quiet before it gets a sign of life.
+    pub(crate) keepalive: Duration,
     /// Whose pages may call.
     pub(crate) allowed_origins: Vec<String>,
 }

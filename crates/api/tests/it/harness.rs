@@ -48,6 +48,7 @@ pub(crate) fn open_options() -> ApiOptions {
         loopback_port: None,
         metrics_path: Some("/metrics".to_owned()),
         bodies_in_flight_bytes_max: 64 << 20,
+        keepalive: Duration::from_secs(30),
         version: VersionInfo {
             version: "9.9.9".to_owned(),
             git_commit: "abc".to_owned(),

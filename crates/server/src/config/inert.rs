@@ -47,7 +47,6 @@ pub(crate) const INERT: &[Inert] = &[
     inert("tenant.dedupe", None),
     inert("tenant.dlq", None),
     inert("tenant.query", None),
-    inert("tenant.stream.keepalive_interval", None),
     inert("tenant.stream.keepalive_buckets", None),
     inert("tenant.clickhouse.max_idle_conns", None),
     Inert {

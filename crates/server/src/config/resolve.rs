@@ -38,6 +38,7 @@ pub(crate) fn resolve(sources: &Sources<'_>, layers: &Layers, findings: &mut Vec
         tenant: Tenant {
             unwritten_bytes_max: reader.number("tenant.mq.max_bytes_gb").map(|count| count * GIB),
             gap_window: reader.seconds("tenant.stream.gap_window_minutes") * 60,
+            keepalive: reader.seconds("tenant.stream.keepalive_interval"),
             allowed_origins: reader.list("tenant.cors.allowed_origins"),
         },
         queue_disk_bytes_max: reader.bytes("queue.disk_bytes_max"),

@@ -69,6 +69,7 @@ pub(crate) fn api_options(config: &Config) -> ApiOptions {
         loopback_port: dev.then(|| config.server.listen.port()),
         metrics_path: metrics.map(|prometheus| prometheus.path.clone()),
         bodies_in_flight_bytes_max: usize::try_from(config.body_bytes_in_flight_max).unwrap_or(usize::MAX),
+        keepalive: config.tenant.keepalive,
         version: VersionInfo {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             git_commit: option_env!("WAVEHOUSE_GIT_COMMIT").unwrap_or_default().to_owned(),
