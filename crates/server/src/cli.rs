@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::bench::BenchArgs;
+use crate::dlq::DlqArgs;
 use crate::send::SendArgs;
 
 /// The event gateway: rows in over HTTP, durable at 200, in ClickHouse a moment later.
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     Dev,
     /// Loads a file of rows into a table.
     Send(SendArgs),
+    /// Lists dead letters, sends them on again, or removes them.
+    Dlq(DlqArgs),
     /// Measures a server with a load of its own making.
     Bench(BenchArgs),
     /// Asks the gateway on this machine whether it lives.

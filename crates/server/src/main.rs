@@ -6,6 +6,7 @@ mod budget;
 mod cli;
 mod config;
 mod dev;
+mod dlq;
 mod engine;
 mod health;
 mod logs;
@@ -58,6 +59,11 @@ fn run(cli: &Cli, env: &BTreeMap<String, String>) -> ExitCode {
             let mut args = args.clone();
             args.operator_key = env.get(OPERATOR_KEY).cloned();
             command(send::run(args))
+        }
+        Some(Command::Dlq(args)) => {
+            let mut args = args.clone();
+            args.operator_key = env.get(OPERATOR_KEY).cloned();
+            command(dlq::run(args))
         }
         Some(Command::Bench(args)) => {
             let mut args = args.clone();

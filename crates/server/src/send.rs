@@ -28,6 +28,7 @@ use tokio::sync::mpsc;
 use deliver::{Books, Pace, deliver};
 use feed::{BATCHES_AHEAD, Mark, Source, feed};
 use post::Target;
+pub(crate) use post::percent_encode;
 use progress::Progress;
 use refused::RefusedFile;
 use state::{Counts, Fingerprint, StateFile};
