@@ -18,6 +18,9 @@ use super::state::{Counts, StateError, StateFile};
 /// An address that never answered is given up after this long, since it is likely a wrong one.
 const FIRST_ANSWER_PATIENCE: Duration = Duration::from_secs(15);
 
+/// How long an interrupted load waits for answers to what it has sent, so that nothing is sent twice later.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
 /// How a load is sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
@@ -98,6 +101,32 @@ impl Books<'_> {
     }
 }
 
+type Flight = (u64, Batch, Result<Settled, SendError>);
+
+/// Batches that were answered before an earlier one.
+#[derive(Default)]
+struct Landing {
+    early: BTreeMap<u64, (Batch, Settled)>,
+    entered: u64,
+}
+
+impl Landing {
+    /// Enters every batch whose turn it is by now.
+    fn land(
+        &mut self,
+        flight: Result<Flight, tokio::task::JoinError>,
+        books: &mut Books<'_>,
+    ) -> Result<(), SendError> {
+        let (number, batch, result) = flight.map_err(SendError::Sender)?;
+        self.early.insert(number, (batch, result?));
+        while let Some((batch, settled)) = self.early.remove(&self.entered) {
+            books.enter(&batch, &settled)?;
+            self.entered += 1;
+        }
+        Ok(())
+    }
+}
+
 /// Sends everything that comes out of `batches`. What was settled before an error is in the books.
 pub(super) async fn deliver(
     target: &Target,
@@ -106,22 +135,23 @@ pub(super) async fn deliver(
     books: &mut Books<'_>,
     interrupted: impl Future<Output = ()>,
 ) -> Result<(), SendError> {
-    let mut flights: JoinSet<(u64, Batch, Result<Settled, SendError>)> = JoinSet::new();
-    let mut landed: BTreeMap<u64, (Batch, Settled)> = BTreeMap::new();
-    let (mut started, mut entered, mut more) = (0_u64, 0_u64, true);
+    let mut flights: JoinSet<Flight> = JoinSet::new();
+    let mut landing = Landing::default();
+    let (mut started, mut more) = (0_u64, true);
     tokio::pin!(interrupted);
     while more || !flights.is_empty() {
         tokio::select! {
             biased;
-            () = &mut interrupted => return Err(SendError::Interrupted),
-            Some(flight) = flights.join_next(), if !flights.is_empty() => {
-                let (number, batch, result) = flight.map_err(SendError::Sender)?;
-                landed.insert(number, (batch, result?));
-                while let Some((batch, settled)) = landed.remove(&entered) {
-                    books.enter(&batch, &settled)?;
-                    entered += 1;
-                }
+            () = &mut interrupted => {
+                let last = tokio::time::timeout(LAST_ANSWERS, async {
+                    while let Some(flight) = flights.join_next().await {
+                        landing.land(flight, books)?;
+                    }
+                    Ok(())
+                });
+                return last.await.unwrap_or(Ok(())).and(Err(SendError::Interrupted));
             }
+            Some(flight) = flights.join_next(), if !flights.is_empty() => landing.land(flight, books)?,
             batch = batches.recv(), if more && flights.len() < pace.parallel => match batch {
                 None => more = false,
                 Some(batch) => {
