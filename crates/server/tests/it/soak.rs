@@ -14,6 +14,9 @@ mod refusals;
 /// Kills in the short form.
 const KILLS_SHORT: u32 = 10;
 
+/// These runs load the whole machine and look at the clock: one at a time.
+static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// How many kills were asked for, and whether this is the long form.
 #[expect(clippy::disallowed_methods, reason = "the length of a test run is no configuration of the program")]
 fn kills() -> (u32, bool) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use wavehouse_testkit::{Engine, wait_for};
 
+use super::ONE_AT_A_TIME;
 use super::audit::audit;
 use super::gateway::Gateway;
 use super::load::{Load, create_table};
@@ -31,6 +32,7 @@ async fn refused_blocks(gateway: &Gateway) -> f64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn soak_disk_filled_while_the_engine_is_away() {
+    let _alone = ONE_AT_A_TIME.lock().await;
     let engine = Engine::start().await;
     let mut gateway = start(&engine, "brim").await;
     let load = Load::start(&gateway, &vec![("brim".to_owned(), 500); 4]);
@@ -70,6 +72,7 @@ async fn soak_disk_filled_while_the_engine_is_away() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn soak_disk_filled_by_someone_else() {
+    let _alone = ONE_AT_A_TIME.lock().await;
     let engine = Engine::start().await;
     let mut gateway = start(&engine, "crowd").await;
     engine.stop_signal();

@@ -8,7 +8,7 @@ use wavehouse_testkit::{Engine, wait_for};
 use super::audit::audit;
 use super::gateway::Gateway;
 use super::load::{Load, create_table};
-use super::{Random, kills};
+use super::{ONE_AT_A_TIME, Random, kills};
 
 const TABLES: [&str; 4] = ["soak_a", "soak_b", "soak_c", "soak_d"];
 /// Rows in the requests of the writers of a table.
@@ -34,6 +34,7 @@ async fn make_tables(gateway: &Gateway) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn soak_gateway_killed_at_random_instants() {
+    let _alone = ONE_AT_A_TIME.lock().await;
     let (kills, _long) = kills();
     let mut random = Random::new();
     let engine = Engine::start().await;
@@ -65,6 +66,7 @@ async fn soak_gateway_killed_at_random_instants() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn soak_engine_killed_at_random_instants() {
+    let _alone = ONE_AT_A_TIME.lock().await;
     let (kills, _long) = kills();
     let mut random = Random::new();
     let mut gateway = Gateway::dev();

@@ -6,8 +6,8 @@ use wavehouse_testkit::Engine;
 
 use super::audit::audit;
 use super::gateway::Gateway;
-use super::kills;
 use super::load::{Load, create_table};
+use super::{ONE_AT_A_TIME, kills};
 
 /// How long the engine is frozen, in the short and in the long form.
 const FROZEN: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(60)];
@@ -17,6 +17,7 @@ const RSS_MIB_MAX: u64 = 768;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn soak_engine_frozen_under_load() {
+    let _alone = ONE_AT_A_TIME.lock().await;
     let (_, long) = kills();
     let engine = Engine::start().await;
     let mut gateway = Gateway::serve(&engine, &[]);
