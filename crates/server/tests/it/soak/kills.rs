@@ -77,6 +77,9 @@ async fn soak_engine_killed_at_random_instants() {
     let load = Load::start(&gateway, &plan());
     let mut killed = 0;
     for _kill in 0..kills {
+        if random.below(EARLY_IN) != 0 {
+            engine_answers(&gateway).await; // so that most kills come in the middle of inserts
+        }
         tokio::time::sleep(Duration::from_millis(random.below(LIFE_MS_MAX))).await;
         let engine =
             wait_for("an engine to kill", Duration::from_secs(60), async || gateway.engine_pid()).await;
@@ -91,11 +94,14 @@ async fn soak_engine_killed_at_random_instants() {
     let wrote = begun.elapsed();
     assert!(gateway.runs(), "the gateway outlives its engine");
     gateway.ready().await;
-    wait_for("the engine to answer again", Duration::from_secs(60), async || gateway.engine_answers().await)
-        .await;
+    engine_answers(&gateway).await;
     let report = audit(&gateway, &ledgers).await;
     println!("{kills} kills of the engine in {:.0} s\n{report}", wrote.as_secs_f64());
     report.assert_kept();
     assert_eq!(report.answers(|status| status != 200), 0, "no request was refused or lost");
     assert_eq!(gateway.metric("wavehouse_ingest_buried_rows_total").await, 0.0, "nothing is dead-lettered");
+}
+
+async fn engine_answers(gateway: &Gateway) {
+    wait_for("the engine to answer", Duration::from_secs(60), async || gateway.engine_answers().await).await;
 }
