@@ -21,7 +21,7 @@ build: ## Builds both programs for use
 
 test: ## Runs every test, with real engines and the official clients; nothing is skipped
 	scripts/deps test
-	cargo build $(PROGRAMS)
+	cargo build --profile test $(PROGRAMS)
 	cargo test --workspace
 
 soak: ## Kills the gateway and the engine a hundred times under load and counts the rows

@@ -57,7 +57,7 @@ fn scalar(kind: Kind, value: &Value) -> Tree {
         Kind::List => values::list(value).map_or_else(|_| plain(), Tree::from),
         Kind::Map => values::map(value).map_or_else(
             |_| plain(),
-            |map| Tree::Object(map.into_iter().map(|(name, _)| (name, Tree::from(MASK))).collect()),
+            |map| Tree::Object(map.into_keys().map(|name| (name, Tree::from(MASK))).collect()),
         ),
         Kind::Text | Kind::AnyText | Kind::Path | Kind::Word(..) | Kind::Address => plain(),
     }

@@ -1,4 +1,5 @@
 //! The program as a child process, in a folder and an environment of its own.
+#![expect(clippy::unwrap_used, reason = "a harness has nothing to do about a machine that fails it")]
 
 use std::fs::{self, File};
 use std::path::Path;
