@@ -75,6 +75,9 @@ pub(crate) fn page(page: &Page<'_>) -> String {
     curl -s '{url}/v1/ingest?table=events' -H 'Content-Type: application/x-ndjson' --data-binary \\
       $'{{\"name\":\"click\",\"user_id\":8}}\\n{{\"name\":\"click\",\"user_id\":9}}'
 
+  Watch rows as they come, in another terminal:
+    curl -sN '{url}/v1/stream?table=events'
+
   Read them from ClickHouse a second later:
     curl -s {url}/v1/ops/query -d '{{\"sql\":\"SELECT name, user_id, received_timestamp FROM events\"}}'
 

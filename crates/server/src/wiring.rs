@@ -75,7 +75,10 @@ pub(crate) async fn run(config: Config, engine_files: Option<engine::Files>) -> 
 }
 
 async fn bind(address: std::net::SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+    let listener = TcpListener::bind(address).await;
+    listener.with_context(|| {
+        format!("cannot listen on {address}; stop what is there, or set another port (WH_SERVER_PORT, WH_PROMETHEUS_PORT)")
+    })
 }
 
 /// Makes every part, then starts them; nothing runs before everything is made.

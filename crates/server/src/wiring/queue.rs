@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use wavehouse_broker::{Broker, BrokerHealth, SharedBroker, TenantLimits};
@@ -58,25 +59,53 @@ pub(crate) fn open(config: &Config, registry: &mut Registry) -> anyhow::Result<S
 /// # Errors
 /// When the queue says that it is broken, or when it cannot close.
 pub(crate) async fn keep(broker: SharedBroker, stop: CancellationToken) -> anyhow::Result<()> {
-    let mut health = broker.health();
+    let health = broker.health();
+    watch_health(health, &stop).await?;
+    broker.close().await.context("the queue did not close cleanly; acknowledged rows are on disk")
+}
+
+async fn watch_health(
+    mut health: watch::Receiver<BrokerHealth>,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
     loop {
         let now = health.borrow_and_update().clone();
         match now {
             BrokerHealth::Good => {}
             BrokerHealth::Refusing { reason } => {
-                warn!(reason, "the queue takes no rows for now; it recovers by itself")
+                warn!(reason, "the queue takes no rows for now; it recovers by itself");
             }
             BrokerHealth::Failed { reason } => bail!("the queue is broken: {reason}"),
         }
         tokio::select! {
             biased;
-            () = stop.cancelled() => break,
-            changed = health.changed() => {
-                if changed.is_err() {
-                    bail!("the queue is gone");
-                }
-            }
+            () = stop.cancelled() => return Ok(()),
+            changed = health.changed() => changed.context("the queue is gone")?,
         }
     }
-    broker.close().await.context("the queue did not close cleanly; acknowledged rows are on disk")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_broken_queue_ends_its_task_and_a_full_one_does_not() {
+        let reason = || "disk".to_owned();
+        let (health, seen) = watch::channel(BrokerHealth::Refusing { reason: reason() });
+        let stop = CancellationToken::new();
+        let watching = watch_health(seen.clone(), &stop);
+        let change = async {
+            tokio::task::yield_now().await;
+            health.send_replace(BrokerHealth::Good);
+            tokio::task::yield_now().await;
+            health.send_replace(BrokerHealth::Failed { reason: reason() });
+        };
+        let (outcome, ()) = tokio::join!(watching, change);
+        assert_eq!(outcome.unwrap_err().to_string(), "the queue is broken: disk");
+
+        health.send_replace(BrokerHealth::Good);
+        stop.cancel();
+        assert!(watch_health(seen, &stop).await.is_ok());
+    }
 }
