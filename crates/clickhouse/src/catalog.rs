@@ -196,13 +196,13 @@ impl Catalog {
                 });
                 if !before.loaded || before.last_error.is_some() {
                     let (target, tables) = (inner.client.target().name(), snapshot.tables.len());
-                    tracing::info!(%target, tables, version = %snapshot.version, "schema read");
+                    tracing::info!(clickhouse = %target, tables, version = %snapshot.version, "schema read");
                 }
             }
             Err(error) => {
                 inner.metrics.refresh_failures.inc();
                 let text = wavehouse_core::chain(error);
-                tracing::warn!(target = %inner.client.target().name(), error = %text, "schema cannot be read");
+                tracing::warn!(clickhouse = %inner.client.target().name(), error = %text, "schema cannot be read");
                 inner.status.send_modify(|status| status.last_error = Some(error.clone()));
             }
         }

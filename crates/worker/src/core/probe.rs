@@ -35,7 +35,7 @@ impl Core {
                 down.outage = Outage::failed(Some(down.outage.clone()), now, random, reason);
             }
             None => {
-                tracing::warn!(target = %entry.name, error = %reason, "clickhouse takes no rows, they wait in the queue");
+                tracing::warn!(clickhouse = %entry.name, error = %reason, "clickhouse takes no rows, they wait in the queue");
                 self.metrics.outage(&entry.name, 1);
                 entry.down = Some(Down { outage: Outage::failed(None, now, random, reason), probe: None });
                 for other in entry.tables.clone() {
@@ -64,7 +64,7 @@ impl Core {
         let tables = entry.tables.clone();
         let rows: u64 = self.unwritten(target).values().sum();
         let seconds = now.saturating_duration_since(down.outage.since).as_secs();
-        tracing::info!(target = %self.targets[target].name, seconds, rows, "clickhouse takes rows again");
+        tracing::info!(clickhouse = %self.targets[target].name, seconds, rows, "clickhouse takes rows again");
         for index in tables {
             self.wake(index, now);
         }
@@ -76,7 +76,7 @@ impl Core {
         let Some(down) = &mut entry.down else { return };
         if let Some(lasted) = down.outage.remind(now) {
             let seconds = lasted.as_secs();
-            tracing::warn!(target = %entry.name, seconds, error = %down.outage.reason, "clickhouse still takes no rows");
+            tracing::warn!(clickhouse = %entry.name, seconds, error = %down.outage.reason, "clickhouse still takes no rows");
         }
         let (until, remind_at) = (down.outage.until, down.outage.remind_at());
         if let Some((index, deadline)) = down.probe {
