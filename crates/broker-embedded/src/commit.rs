@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use wavehouse_broker::{Cut, PublishError, Receipt};
 use wavehouse_core::TableRef;
@@ -262,6 +263,7 @@ impl Writer {
         let used = u64::from(at) + (footer.index.len() + TRAILER_BYTES) as u64;
         if self.active.bytes - used.min(self.active.bytes) > self.active.bytes / EMPTY_PART {
             self.active.file.set_len(used)?;
+            self.shared.taken_bytes.fetch_sub(self.active.bytes - used, Ordering::Relaxed);
             self.active.bytes = used;
         }
         self.active.file.write_at(&footer.index, u64::from(at))?;

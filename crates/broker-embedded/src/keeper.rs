@@ -7,6 +7,7 @@
 //! for it.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -54,10 +55,9 @@ impl Keeper {
 
     /// Works until the queue is closed.
     pub(crate) fn run(&self) {
-        let usual = self.shared.sizes.file_bytes;
         let mut failed = false;
         loop {
-            match self.shared.spare.task(usual, ROOM_RETRY) {
+            match self.shared.spare.task(ROOM_RETRY) {
                 Task::Stop => return,
                 Task::Idle => {
                     failed = false;
@@ -85,9 +85,7 @@ impl Keeper {
     }
 
     fn taken_bytes(&self) -> u64 {
-        let (files, _) = self.shared.state().disk_bytes();
-        let pool: u64 = lock(&self.yard).pool.iter().map(|pooled| pooled.bytes).sum();
-        files + pool + self.shared.spare.held().0
+        self.shared.taken_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether so much is taken that room is made ahead of need.
@@ -120,6 +118,7 @@ impl Keeper {
     fn create(&self, bytes: u64, layout: Layout) -> io::Result<Spare> {
         let number = self.number();
         let file = self.shared.files.create(&Shared::path(number), bytes, layout)?;
+        self.shared.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.shared.files.sync_dir(QUEUE_DIR)?;
         Ok(Spare { number, file, bytes })
     }
@@ -153,15 +152,9 @@ impl Keeper {
     fn empty_pool(&self) -> bool {
         let pool = std::mem::take(&mut lock(&self.yard).pool);
         for pooled in &pool {
-            self.remove(pooled.number);
+            self.shared.remove_file(pooled.number, pooled.bytes);
         }
         !pool.is_empty()
-    }
-
-    fn remove(&self, number: u32) {
-        if let Err(error) = self.shared.files.remove(&Shared::path(number)) {
-            tracing::warn!(%error, file = Shared::path(number), "cannot remove a log file");
-        }
     }
 
     /// Gives the oldest file of history back. Returns its size.
@@ -195,7 +188,7 @@ impl Keeper {
             yard.pool.push(Pooled { number, file, bytes });
         } else {
             drop(yard);
-            self.remove(number);
+            self.shared.remove_file(number, bytes);
         }
         Some(bytes)
     }
@@ -236,7 +229,7 @@ impl Keeper {
             yard.pool.split_off(at)
         };
         for pooled in extra {
-            self.remove(pooled.number);
+            self.shared.remove_file(pooled.number, pooled.bytes);
         }
     }
 }

@@ -20,6 +20,7 @@ mod depths;
 pub mod files;
 mod footer;
 mod format;
+mod gaps;
 mod history;
 mod intake;
 mod keeper;

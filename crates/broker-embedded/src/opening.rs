@@ -1,6 +1,7 @@
 //! Opening a queue: take the directory, read what is there, start the threads.
 
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -58,18 +59,21 @@ pub(crate) fn open(options: &Options, metrics: Metrics, files: Arc<dyn Files>) -
     })?;
     let tenants = Tenants::new(options.default_limits);
     let (log, recovered) = recover(&*files, &options.dir, &tenants, &metrics)?;
-    let used = files.list(QUEUE_DIR).map_err(disk("cannot be listed"))?.iter().map(|f| f.bytes).sum();
+    let found = files.list(QUEUE_DIR).map_err(disk("cannot be listed"))?;
+    let used = found.iter().filter(|f| file_number(&f.name).is_some()).map(|f| f.bytes).sum();
     let free = files.free_bytes().map_err(disk("cannot tell its free space"))?;
+    let sizes = Sizes::decide(options, free, used);
     let mut shared = Shared {
         log,
         files,
-        sizes: Sizes::decide(options, free, used),
+        sizes,
         ack_wait: options.ack_wait,
         fsync_delay: options.fsync_delay,
         metrics,
         tenants,
+        taken_bytes: AtomicU64::new(used),
         intake: Intake::default(),
-        spare: SpareDesk::default(),
+        spare: SpareDesk::new(sizes.file_bytes),
         state: Mutex::default(),
         unit_wake: Notify::new(),
         stored: watch::Sender::new(0),
@@ -135,10 +139,10 @@ fn recover(
 /// Files that were ready when the process ended are ready again, if they are of the size that is wanted now.
 fn offer_spares(shared: &Shared, spares: Vec<Spare>) {
     for spare in spares {
-        if spare.bytes == shared.sizes.file_bytes && shared.spare.held().1 < SPARES {
+        if spare.bytes == shared.sizes.file_bytes && shared.spare.held() < SPARES {
             shared.spare.put(spare);
-        } else if let Err(error) = shared.files.remove(&Shared::path(spare.number)) {
-            tracing::warn!(%error, number = spare.number, "cannot remove a spare log file");
+        } else {
+            shared.remove_file(spare.number, spare.bytes);
         }
     }
 }

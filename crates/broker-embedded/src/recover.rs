@@ -250,16 +250,21 @@ impl Recovery<'_> {
                 if open == 0 {
                     continue;
                 }
-                let whole = sums
-                    .get(&(part.file, id, part.first))
-                    .filter(|sum| sum.count == part.count && open == u64::from(part.count));
+                // A block that was moved just before the end may stand in its old file too. The newer one counts.
+                let moved = |sequence| state.entries.contains_key(&(id, sequence));
+                let any_moved = state.entries.range((id, part.first)..=(id, last)).next().is_some();
+                let all = open == u64::from(part.count) && !any_moved;
+                let whole =
+                    sums.get(&(part.file, id, part.first)).filter(|sum| all && sum.count == part.count);
                 if let Some(sum) = whole {
                     live.push((part.file, open, sum.rows, sum.bytes));
                 } else if let Some(file) = state.files.get(&part.file) {
                     let at = u64::from(part.entries_at);
                     let entries = read_entries(&*file.file, at, part.count as usize)
                         .map_err(self.disk("cannot read the index of a log file"))?;
-                    let open = entries.iter().filter(|entry| !table.settled.contains(entry.sequence));
+                    let open = entries
+                        .iter()
+                        .filter(|entry| !table.settled.contains(entry.sequence) && !moved(entry.sequence));
                     live.extend(open.map(|e| (part.file, 1, u64::from(e.rows), u64::from(e.bytes))));
                 }
             }
@@ -267,7 +272,7 @@ impl Recovery<'_> {
             let open = active.filter(|entry| !table.settled.contains(entry.sequence));
             live.extend(open.map(|e| (state.active, 1, u64::from(e.rows), u64::from(e.bytes))));
             state.count_live(id, &live);
-            state.give_up_lost(id);
+            state.note_gaps(id);
         }
         for file in state.files.values_mut() {
             file.saved = true;
@@ -324,35 +329,6 @@ impl State {
                 file.live_blocks += blocks;
                 file.live_bytes += bytes;
             }
-        }
-        table.check_cut();
-    }
-
-    /// Blocks that are not settled and that no file holds are gone; they must not hold up the others.
-    fn give_up_lost(&mut self, id: u32) {
-        let mut lost = Vec::new();
-        let Some(table) = self.table(id) else { return };
-        let mut at = table.settled.first_open(1);
-        while at < table.end {
-            match self.next_kept(id, at).filter(|kept| *kept < table.end) {
-                Some(kept) if kept == at => {
-                    let end = table.parts.find(at).map_or(at + 1, |part| part.first + u64::from(part.count));
-                    at = table.settled.first_open(end);
-                }
-                kept => {
-                    let end = kept.unwrap_or(table.end);
-                    lost.push((at, end - 1));
-                    at = table.settled.first_open(end);
-                }
-            }
-        }
-        let Some(table) = self.tables.get_mut(id as usize) else { return };
-        for (first, last) in lost {
-            tracing::error!(table = %table.name, first, last, "unwritten blocks are in no log file; they are given up");
-            self.damage.inc_by(last - first + 1);
-            table.settled.insert(first, last);
-            table.unsaved.push((first, last));
-            self.unsaved.insert(id);
         }
         table.check_cut();
     }

@@ -46,15 +46,20 @@ impl Settled {
         }
     }
 
-    /// How many of a range are not settled.
-    pub(crate) fn open_between(&self, first: u64, last: u64) -> u64 {
-        let (mut count, mut at) = (0, self.first_open(first));
+    /// The parts of a range that are not settled.
+    pub(crate) fn open_ranges(&self, first: u64, last: u64) -> Vec<Range> {
+        let (mut ranges, mut at) = (Vec::new(), self.first_open(first));
         while at <= last {
             let end = self.above.range(at..).next().map_or(last, |(next, _)| last.min(next - 1));
-            count += end + 1 - at;
+            ranges.push((at, end));
             at = self.first_open(end + 1);
         }
-        count
+        ranges
+    }
+
+    /// How many of a range are not settled.
+    pub(crate) fn open_between(&self, first: u64, last: u64) -> u64 {
+        self.open_ranges(first, last).iter().map(|(first, last)| last + 1 - first).sum()
     }
 
     /// Settles a range.

@@ -1,5 +1,6 @@
 //! What all parts of an open queue share.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) fsync_delay: Duration,
     pub(crate) metrics: Metrics,
     pub(crate) tenants: Tenants,
+    /// Bytes of all log files on disk, spare and free ones included.
+    pub(crate) taken_bytes: AtomicU64,
     pub(crate) intake: Intake,
     pub(crate) spare: SpareDesk,
     pub(crate) state: Mutex<State>,
@@ -87,10 +90,18 @@ impl Shared {
 
     /// Brings the gauges up to date.
     pub(crate) fn count_disk(&self) {
-        let (all, history) = self.state().disk_bytes();
+        let history = self.state().history_bytes();
         let gauge = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        self.metrics.disk_bytes.set(gauge(all + self.spare.held().0));
+        self.metrics.disk_bytes.set(gauge(self.taken_bytes.load(Ordering::Relaxed)));
         self.metrics.history_bytes.set(gauge(history));
+    }
+
+    /// Removes a log file of so many bytes.
+    pub(crate) fn remove_file(&self, number: u32, bytes: u64) {
+        match self.files.remove(&Self::path(number)) {
+            Ok(()) => drop(self.taken_bytes.fetch_sub(bytes, Ordering::Relaxed)),
+            Err(error) => tracing::warn!(%error, file = Self::path(number), "cannot remove a log file"),
+        }
     }
 
     pub(crate) fn count_refusal(&self, error: &PublishError) {

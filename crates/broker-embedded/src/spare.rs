@@ -38,8 +38,9 @@ struct Inner {
 }
 
 /// Where keeper and writer meet.
-#[derive(Default)]
 pub(crate) struct SpareDesk {
+    /// Size of a file, but for one that must hold an outsized block.
+    usual: u64,
     inner: Mutex<Inner>,
     count: AtomicUsize,
     to_writer: Condvar,
@@ -60,6 +61,17 @@ pub(crate) enum Task {
 }
 
 impl SpareDesk {
+    pub(crate) fn new(usual: u64) -> Self {
+        Self {
+            usual,
+            inner: Mutex::default(),
+            count: AtomicUsize::new(0),
+            to_writer: Condvar::new(),
+            to_keeper: Condvar::new(),
+            to_mover: Condvar::new(),
+        }
+    }
+
     /// Whether any file is ready.
     pub(crate) fn any(&self) -> bool {
         self.count.load(Ordering::Acquire) > 0
@@ -83,7 +95,7 @@ impl SpareDesk {
                 self.wake_keeper(&mut inner);
                 return Ok(spare);
             }
-            let failed = inner.failed.as_ref().filter(|(failed, _)| found.is_some() || *failed <= bytes);
+            let failed = inner.failed.as_ref().filter(|(failed, _)| *failed <= bytes.max(self.usual));
             if let Some((_, why)) = failed {
                 let why = why.clone();
                 inner.wanted_bytes = 0;
@@ -108,8 +120,8 @@ impl SpareDesk {
         self.wake_keeper(&mut lock(&self.inner));
     }
 
-    /// For the keeper: what is missing, waiting for news at most `patience`. `usual` is the size of a file.
-    pub(crate) fn task(&self, usual: u64, patience: Duration) -> Task {
+    /// For the keeper: what is missing, waiting for news at most `patience`.
+    pub(crate) fn task(&self, patience: Duration) -> Task {
         let mut inner = lock(&self.inner);
         if !inner.poked && !inner.stopped {
             inner = self.to_keeper.wait_timeout(inner, patience).unwrap_or_else(PoisonError::into_inner).0;
@@ -128,7 +140,7 @@ impl SpareDesk {
         }
         // The writer waits only when it writes whole files faster than the disk takes zeros.
         let layout = if inner.wanted_bytes > 0 { Layout::Reserved } else { Layout::Zeroed };
-        Task::Make(inner.wanted_bytes.max(usual), layout)
+        Task::Make(inner.wanted_bytes.max(self.usual), layout)
     }
 
     /// For the keeper: here it is.
@@ -166,11 +178,9 @@ impl SpareDesk {
         lock(&self.inner).failed.is_some()
     }
 
-    /// Bytes of files that are ready, and how many there are.
-    pub(crate) fn held(&self) -> (u64, usize) {
-        let inner = lock(&self.inner);
-        let all = inner.ready.iter().chain(&inner.passed);
-        (all.clone().map(|spare| spare.bytes).sum(), all.count())
+    /// How many files are ready.
+    pub(crate) fn held(&self) -> usize {
+        lock(&self.inner).ready.len()
     }
 
     /// Ends the keeper and whoever waits for it.

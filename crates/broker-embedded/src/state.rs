@@ -315,11 +315,9 @@ impl State {
         }
     }
 
-    /// Bytes of disk in files with blocks, and those of them in files where all is settled.
-    pub(crate) fn disk_bytes(&self) -> (u64, u64) {
-        let all = self.files.values().map(|file| file.bytes).sum();
+    /// Bytes of disk in files where everything is settled.
+    pub(crate) fn history_bytes(&self) -> u64 {
         let sealed = self.files.iter().filter(|(number, _)| **number != self.active);
-        let history = sealed.filter(|(_, file)| file.live_blocks == 0).map(|(_, file)| file.bytes).sum();
-        (all, history)
+        sealed.filter(|(_, file)| file.live_blocks == 0).map(|(_, file)| file.bytes).sum()
     }
 }

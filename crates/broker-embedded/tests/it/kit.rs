@@ -72,3 +72,12 @@ pub(crate) async fn next(unit: &mut OpenUnit) -> Delivery {
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.unwrap()
 }
+
+/// Waits until something is so.
+pub(crate) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !so().await {
+        assert!(start.elapsed() < PATIENCE, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

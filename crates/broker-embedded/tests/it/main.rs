@@ -4,8 +4,16 @@
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod disk;
+#[cfg(test)]
+mod faulty;
+#[cfg(test)]
+mod kill;
+#[cfg(test)]
 mod kit;
 #[cfg(test)]
 mod log;
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod mortal;
