@@ -77,7 +77,7 @@ pub(crate) enum End {
 pub(crate) async fn flush(job: Job, control: Arc<dyn UnitControl>, tools: Tools) -> Report {
     let began = Instant::now();
     let token = token(&job.table, job.rows.blocks());
-    let mut flush = Flush { job, control, tools, token, accepted: false };
+    let mut flush = Flush { job, control, tools, token, accepted: false, told: false };
     if let Some(recorded) = flush.job.token.filter(|recorded| *recorded != token) {
         // Never under the old name: ClickHouse would take other rows of that name for stored.
         tracing::error!(table = %flush.job.table, %recorded, %token, "batch came back with other rows, cut anew");
@@ -94,6 +94,8 @@ struct Flush {
     tools: Tools,
     token: InsertToken,
     accepted: bool,
+    /// Whether this flush has told that it buries rows.
+    told: bool,
 }
 
 impl Flush {
@@ -173,7 +175,7 @@ impl Flush {
         }
     }
 
-    async fn bury(&self, row: u32, error: &WriteError) -> Result<(), LetterError> {
+    async fn bury(&mut self, row: u32, error: &WriteError) -> Result<(), LetterError> {
         self.refused(error);
         let Some((line, position, received_at)) = self.job.rows.row(row) else { return Ok(()) };
         let clickhouse = error.clickhouse();
@@ -183,7 +185,14 @@ impl Flush {
         );
         reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
         let table = self.job.table.clone();
-        tracing::debug!(%table, %position, code, "row refused for good, buried");
+        if std::mem::replace(&mut self.told, true) {
+            tracing::debug!(%table, %position, code, "row refused for good, buried");
+        } else {
+            tracing::warn!(
+                %table, %position, code, %reason,
+                "rows are refused for good and become dead letters: `wavehouse dlq ls` shows them"
+            );
+        }
         let buried_at = (self.tools.now)();
         let letter = DeadLetter { table, position, received_at, buried_at, code, reason, line };
         self.tools.broker.bury(vec![letter]).await?;

@@ -97,6 +97,10 @@ async fn soak_seven_of_ten_thousand_break_a_check() {
     let bad: String = engine.query("SELECT count() FROM checked WHERE v <= 0").await;
     assert_eq!(bad.trim(), "0");
     assert_eq!(engine.query("SELECT uniqExact(n) FROM checked").await.trim(), "9993");
+    let log = gateway.log();
+    let told =
+        log.lines().filter(|line| line.contains("dead letters") && line.contains("Constraint `positive`"));
+    assert!((1..=2).contains(&told.count()), "the log tells it, and not for every row:\n{log}");
     assert_eq!(dead_letters(&mut gateway).await, BAD.map(|n| format!("{{\"n\":{n},\"v\":-1}}")));
 }
 
