@@ -248,11 +248,12 @@ impl State {
         if file.live_blocks > 0 {
             return false;
         }
+        file.saved = false;
         self.emptied.push(number);
         true
     }
 
-    /// The log says what is settled in these files. One that got new blocks since has something live in it.
+    /// The log says that everything in these files was settled when they were noted. What they got since is live.
     pub(crate) fn files_saved(&mut self, numbers: &[u32]) {
         for number in numbers {
             if let Some(file) = self.files.get_mut(number) {

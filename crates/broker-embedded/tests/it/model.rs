@@ -5,16 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus_client::registry::Registry;
 use proptest::prelude::*;
 use wavehouse_broker::{
     Broker, Cut, Delivery, HistoryEvent, HistoryFilter, HistoryStart, InsertToken, OpenUnit, Stored,
     Submitted,
 };
-use wavehouse_broker_embedded::{EmbeddedBroker, Options};
+use wavehouse_broker_embedded::{EmbeddedBroker, Metrics, Options};
 use wavehouse_core::{Sequence, TableRef, Timestamp};
 
 use crate::faulty::{Chance, Faulty};
-use crate::kit::{next, numbered, numbers, open_on, open_unit, table, within};
+use crate::kit::{next, numbered, numbers, open_unit, table, within};
 
 const TABLES: [&str; 3] = ["a", "b", "stuck"];
 /// Longer than any gap window.
@@ -87,11 +88,19 @@ impl TableModel {
     }
 }
 
+fn open(options: &Options, files: &Faulty) -> (Arc<EmbeddedBroker>, Registry) {
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let broker = EmbeddedBroker::open_on(options, metrics, Arc::new(files.clone())).unwrap();
+    (broker, registry)
+}
+
 struct World {
     files: Faulty,
     options: Options,
     chance: Chance,
     broker: Arc<EmbeddedBroker>,
+    metrics: Registry,
     unit: OpenUnit,
     held: Vec<Delivery>,
     pending: Vec<(TableRef, u64, Submitted)>,
@@ -104,16 +113,16 @@ impl World {
     async fn new(seed: u64) -> Self {
         let mut options = Options::new("/nowhere".into());
         options.file_bytes = Some(64 << 10);
-        options.disk_bytes_max = Some(4 << 20);
+        options.disk_bytes_max = Some(512 << 10);
         options.ack_wait = Duration::from_secs(3600);
         options.default_limits.gap_window = Duration::from_secs(1);
         let files = Faulty::default();
-        let broker = open_on(&options, Arc::new(files.clone()));
+        let (broker, metrics) = open(&options, &files);
         let unit = open_unit(&broker).await;
         let model = TABLES.iter().map(|name| (table(name), TableModel::default())).collect();
         let (held, pending) = (Vec::new(), Vec::new());
         let chance = Chance::new(seed);
-        Self { files, options, chance, broker, unit, held, pending, model, number: 0, full: false }
+        Self { files, options, chance, broker, metrics, unit, held, pending, model, number: 0, full: false }
     }
 
     async fn apply(&mut self, op: &Op) {
@@ -265,10 +274,18 @@ impl World {
         }
         files.set_capacity(None);
         self.full = false;
-        self.broker = open_on(&self.options, Arc::new(files.clone()));
+        self.check_damage();
+        (self.broker, self.metrics) = open(&self.options, &files);
         self.files = files;
         self.unit = open_unit(&self.broker).await;
         self.check_cuts();
+    }
+
+    /// However a life ends, what the next finds is whole.
+    fn check_damage(&self) {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.metrics).unwrap();
+        assert!(text.contains("wavehouse_queue_damaged_records_total 0\n"), "{text}");
     }
 
     fn check_cuts(&mut self) {
@@ -311,6 +328,7 @@ impl World {
             assert!(got.is_subset(&kept), "{table}: waiting {got:?}, in history {kept:?}");
         }
         within(self.broker.close()).await.unwrap();
+        self.check_damage();
     }
 
     async fn history(&self) -> BTreeMap<TableRef, BTreeSet<u64>> {
