@@ -4,6 +4,7 @@ mod boot;
 mod config;
 mod crash;
 mod dev;
+mod dlq;
 mod http;
 mod program;
 mod soak;
