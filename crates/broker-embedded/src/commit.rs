@@ -281,10 +281,13 @@ impl Writer {
                 table.parts.insert(part, ENTRY_BYTES as u32);
             }
         }
-        state.entries.clear();
         if let Some(file) = state.files.get_mut(&number) {
             file.bytes = self.active.bytes;
         }
+        let entries = std::mem::take(&mut state.entries);
+        drop(state);
+        // There may be very many; readers need not wait until they are freed.
+        drop(entries);
         Ok(())
     }
 }

@@ -9,7 +9,6 @@
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use wavehouse_core::Timestamp;
 
@@ -247,7 +246,6 @@ impl FileState {
 
     /// Whether its youngest row is older than every gap window of its tenants.
     pub(crate) fn is_old(&self, now: Timestamp) -> bool {
-        let window = self.tenants.iter().map(|tenant| tenant.gap_window()).max().unwrap_or(Duration::ZERO);
-        self.last_ns <= now.saturating_sub(window).0
+        self.last_ns <= now.saturating_sub(self.gap_window()).0
     }
 }

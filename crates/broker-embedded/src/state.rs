@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use wavehouse_broker::Cut;
@@ -86,8 +87,8 @@ pub(crate) struct FileState {
     pub(crate) stored_bytes: u64,
     /// Latest receipt time in it.
     pub(crate) last_ns: u64,
-    /// Whose rows are in it.
-    pub(crate) tenants: Vec<Arc<Tenant>>,
+    /// Whose rows are in it, by address.
+    tenants: HashMap<usize, Arc<Tenant>>,
     /// Whether something in it could not be read, so that it is kept.
     pub(crate) damaged: bool,
     /// Whether the log itself says that everything in it is settled.
@@ -103,16 +104,19 @@ impl FileState {
             live_bytes: 0,
             stored_bytes: 0,
             last_ns: 0,
-            tenants: Vec::new(),
+            tenants: HashMap::new(),
             damaged: false,
             saved: false,
         }
     }
 
     pub(crate) fn add_tenant(&mut self, tenant: &Arc<Tenant>) {
-        if !self.tenants.iter().any(|known| Arc::ptr_eq(known, tenant)) {
-            self.tenants.push(Arc::clone(tenant));
-        }
+        self.tenants.entry(Arc::as_ptr(tenant).addr()).or_insert_with(|| Arc::clone(tenant));
+    }
+
+    /// The longest gap window of its tenants.
+    pub(crate) fn gap_window(&self) -> Duration {
+        self.tenants.values().map(|tenant| tenant.gap_window()).max().unwrap_or(Duration::ZERO)
     }
 }
 
