@@ -218,6 +218,16 @@ impl Reader {
         }
         let blocks: Vec<Wanted> =
             (kept..kept + AHEAD_BLOCKS_MAX).map_while(|at| state.wanted(id, at)).collect();
+        if blocks.is_empty() {
+            // Given back between two looks.
+            self.change(id, |place| {
+                place.pass_to(kept + 1);
+                place.hole = true;
+            });
+            self.check_caught_up();
+            self.queue(id);
+            return Ok(Step::Again);
+        }
         let ahead = Ahead { table: id, name: table.name.clone(), blocks };
         drop(state);
         let log = self.shared.log;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use wavehouse_core::Timestamp;
 
 use crate::files::{Layout, LogFile, is_full};
-use crate::footer::{read_directory, read_trailer};
+use crate::footer::{Stretch, read_directory, read_trailer};
 use crate::intake::lock;
 use crate::options::ROOM_RETRY;
 use crate::shared::{QUEUE_DIR, Shared};
@@ -176,7 +176,7 @@ impl Keeper {
             if number == state.active || !state.files.get(&number)?.is_free() {
                 return None;
             }
-            state.forget_file(number, &stretches)?
+            state.forget_file(number, stretches.as_deref())?
         };
         self.shared.metrics.reclaimed_files.inc();
         let (file, bytes) = (state_of_file.file, state_of_file.bytes);
@@ -192,16 +192,15 @@ impl Keeper {
         Some(bytes)
     }
 
-    /// What was sealed in a file, as far as it can be read.
-    pub(crate) fn directory(&self, number: u32) -> Vec<crate::footer::Stretch> {
-        let Some((file, bytes)) =
-            self.shared.state().files.get(&number).map(|file| (Arc::clone(&file.file), file.bytes))
-        else {
-            return Vec::new();
+    /// What was sealed in a file; none when that cannot be read.
+    pub(crate) fn directory(&self, number: u32) -> Option<Vec<Stretch>> {
+        let (file, bytes) = {
+            let state = self.shared.state();
+            let file = state.files.get(&number)?;
+            (Arc::clone(&file.file), file.bytes)
         };
-        let read = read_trailer(&*file, number, bytes)
-            .and_then(|trailer| trailer.map_or(Ok(None), |trailer| read_directory(&*file, &trailer)));
-        read.ok().flatten().unwrap_or_default()
+        let trailer = read_trailer(&*file, number, bytes).ok()??;
+        read_directory(&*file, &trailer).ok()?
     }
 
     /// Gives back history that is older than its tenants' gap windows at `now`. Returns how many bytes.

@@ -77,7 +77,8 @@ impl Mover {
 
     /// Stores the unsettled blocks of a sealed file again in the active one. Returns their bytes.
     fn move_out(&self, number: u32) -> Result<u64, WriteFault> {
-        let stretches = self.keeper.directory(number);
+        let unreadable = || WriteFault::Ended("its index cannot be read".to_owned());
+        let stretches = self.keeper.directory(number).ok_or_else(unreadable)?;
         let file = self.shared.state().files.get(&number).map(|file| Arc::clone(&file.file));
         let Some(file) = file else { return Ok(0) };
         let (mut blocks, mut bytes, mut total) = (Vec::new(), 0, 0);

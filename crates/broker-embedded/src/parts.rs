@@ -67,9 +67,11 @@ impl Parts {
         self.0 = parts;
     }
 
-    /// Forgets a file.
-    pub(crate) fn remove_file(&mut self, file: u32) {
+    /// Forgets a file. Returns whether it held anything.
+    pub(crate) fn remove_file(&mut self, file: u32) -> bool {
+        let before = self.0.len();
         self.0.retain(|part| part.file != file);
+        self.0.len() < before
     }
 }
 

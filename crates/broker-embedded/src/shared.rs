@@ -62,7 +62,7 @@ impl Shared {
         self.health.send_if_modified(|health| {
             let changed = matches!(health, BrokerHealth::Refusing { .. });
             if changed {
-                tracing::info!("the queue takes rows again");
+                tracing::debug!("the queue takes rows again");
                 *health = BrokerHealth::Good;
             }
             changed
@@ -74,7 +74,7 @@ impl Shared {
         self.health.send_if_modified(|health| {
             let changed = matches!(health, BrokerHealth::Good);
             if changed {
-                tracing::warn!(reason, "the queue refuses rows");
+                tracing::debug!(reason, "the queue refuses rows");
                 *health = BrokerHealth::Refusing { reason: reason.to_owned() };
             }
             changed

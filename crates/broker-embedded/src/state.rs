@@ -272,9 +272,17 @@ impl State {
             && self.locate(table, sequence).is_some_and(|(file, _)| file == number)
     }
 
-    /// Forgets a file. `stretches` are the blocks that were sealed in it.
-    pub(crate) fn forget_file(&mut self, number: u32, stretches: &[Stretch]) -> Option<FileState> {
-        for stretch in stretches {
+    /// Forgets a file. `stretches` are the blocks that were sealed in it, as far as that is known.
+    pub(crate) fn forget_file(&mut self, number: u32, stretches: Option<&[Stretch]>) -> Option<FileState> {
+        let last_ns = self.files.get(&number)?.last_ns;
+        if stretches.is_none() {
+            for table in &mut self.tables {
+                if table.parts.remove_file(number) {
+                    table.gone_ns = table.gone_ns.max(last_ns);
+                }
+            }
+        }
+        for stretch in stretches.unwrap_or_default() {
             if let Some(table) = self.tables.get_mut(stretch.table as usize) {
                 table.parts.remove_file(number);
                 table.gone_ns = table.gone_ns.max(stretch.last_ns);

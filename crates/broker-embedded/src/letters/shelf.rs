@@ -3,6 +3,8 @@
 //! A letter is dropped by one byte where it stands. When most of the file is dropped letters, those that are kept are
 //! written to a new file that takes its place.
 
+mod load;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -11,7 +13,6 @@ use wavehouse_broker::{DeadLetter, LetterCounts, LetterCursor, LetterError, Lett
 use wavehouse_core::{Position, TableName, TenantId, Timestamp};
 
 use super::record::{DROPPED, STATE_AT, read, write};
-use super::window::Window;
 use super::{LETTERS_DIR, Make, Place};
 use crate::files::{Layout, LogFile, is_full, read_vec};
 
@@ -77,46 +78,6 @@ impl Shelf {
         };
         shelf.load(bytes)?;
         Ok(Some(shelf))
-    }
-
-    /// Reads the index from the file. What is torn at its end was never acknowledged and is cut off.
-    fn load(&mut self, file_bytes: u64) -> io::Result<()> {
-        let file = Arc::clone(&self.file);
-        let mut window = Window::new(&*file, file_bytes);
-        let mut at = 0;
-        while at < file_bytes {
-            let record = window.record(at)?;
-            if let Some((record, (letter, kept))) =
-                record.and_then(|record| Some((record.len(), read(&self.tenant, record)?)))
-            {
-                if kept {
-                    self.note(&letter, at, record);
-                }
-                at += record as u64;
-                self.end = at;
-                continue;
-            }
-            let mut next = window.next_magic(at + 1)?;
-            while let Some(place) = next
-                && window.record(place)?.and_then(|record| read(&self.tenant, record)).is_none()
-            {
-                next = window.next_magic(place + 1)?;
-            }
-            let Some(next) = next else { break };
-            tracing::error!(
-                file = self.place.name,
-                at,
-                next,
-                "a file of dead letters is damaged; it is kept"
-            );
-            self.place.damage.inc();
-            self.damaged = true;
-            at = next;
-        }
-        if self.end < file_bytes {
-            self.file.set_len(self.end)?;
-        }
-        Ok(())
     }
 
     fn note(&mut self, letter: &DeadLetter, offset: u64, bytes: usize) {
