@@ -1,7 +1,7 @@
 //! `bench fsync`: what the disk itself allows when every row is synced alone.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,9 @@ use super::OutputArgs;
 use super::host;
 use super::load::{empty_histogram, record};
 use super::result::{Latency, RunResult};
+
+/// Length of a file that is laid out beforehand, in bytes; written from its start again when it is full.
+const PREPARED_BYTES: usize = 16 * 1024 * 1024;
 
 /// Arguments of `bench fsync`.
 #[derive(clap::Args, Clone, Debug)]
@@ -25,6 +28,10 @@ pub(super) struct FsyncArgs {
     /// Bytes of each row.
     #[arg(long, default_value_t = 256)]
     row_bytes: usize,
+    /// Write into files that were laid out and synced before, so that a sync carries the row and no change of the
+    /// file's length: what a log that prepares its files pays.
+    #[arg(long)]
+    prepared: bool,
     /// Seconds that are measured.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
@@ -48,7 +55,12 @@ pub(super) fn run(args: &FsyncArgs) -> anyhow::Result<()> {
     }
     let mut result = RunResult {
         label: args.output.label.clone(),
-        what: format!("one fdatasync for each row of {} bytes, {} threads", args.row_bytes, args.threads),
+        what: format!(
+            "one fdatasync for each row of {} bytes, {} threads, {}",
+            args.row_bytes,
+            args.threads,
+            if args.prepared { "prepared files" } else { "growing files" }
+        ),
         seconds: duration.as_secs_f64(),
         rows: latency.len(),
         latency: Latency::of(&latency),
@@ -62,16 +74,28 @@ pub(super) fn run(args: &FsyncArgs) -> anyhow::Result<()> {
 fn append(args: &FsyncArgs, number: u16, duration: Duration) -> anyhow::Result<Histogram<u64>> {
     let path = args.dir.join(format!(".wavehouse-bench-fsync-{}-{number}", std::process::id()));
     let mut file = File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
-    let measured = measure(&mut file, &vec![b'x'; args.row_bytes], duration);
+    let measured = measure(&mut file, args, duration);
     std::fs::remove_file(&path)?;
     Ok(measured?)
 }
 
-fn measure(file: &mut File, row: &[u8], duration: Duration) -> std::io::Result<Histogram<u64>> {
+fn measure(file: &mut File, args: &FsyncArgs, duration: Duration) -> std::io::Result<Histogram<u64>> {
+    let row = vec![b'x'; args.row_bytes];
+    if args.prepared {
+        file.write_all(&vec![0; PREPARED_BYTES])?;
+        file.sync_all()?;
+        file.rewind()?;
+    }
+    let mut left = PREPARED_BYTES;
     let (begun, mut latency) = (Instant::now(), empty_histogram());
     while begun.elapsed() < duration {
+        if args.prepared && left < row.len() {
+            file.rewind()?;
+            left = PREPARED_BYTES;
+        }
+        left = left.saturating_sub(row.len());
         let started = Instant::now();
-        file.write_all(row)?;
+        file.write_all(&row)?;
         file.sync_data()?;
         record(&mut latency, started.elapsed());
     }
