@@ -43,6 +43,8 @@ impl Letters {
     /// Opens nothing yet: a tenant's file is read when it is first asked for.
     pub(crate) fn new(shared: Arc<Shared>) -> std::io::Result<Self> {
         shared.files.create_dir(LETTERS_DIR)?;
+        // What a killed process left only in memory counts from here on.
+        shared.files.sync_dir(LETTERS_DIR)?;
         Ok(Self { shared, closed: AtomicBool::new(false), shelves: Mutex::default() })
     }
 

@@ -66,6 +66,9 @@ impl Recovery<'_> {
 
     /// Reads everything. None when no file has anything in it.
     pub(crate) fn run(&self) -> Result<Option<Recovered>, OpenError> {
+        // A process that was killed may have left names and records that are only in memory. What is found counts from
+        // here on, so it must outlive the machine too.
+        self.files.sync_dir(QUEUE_DIR).map_err(self.disk("cannot make its names durable"))?;
         let mut on_disk = self.list()?;
         let next_number = on_disk.last().map_or(1, |last| last.number + 1);
         let mut newest = None;
@@ -202,6 +205,7 @@ impl Recovery<'_> {
         sums: &mut Sums,
     ) -> Result<Option<ActiveFile>, OpenError> {
         let disk = self.disk("cannot read the newest log file");
+        on_disk.file.sync().map_err(&disk)?;
         let trailer = read_trailer(&*on_disk.file, on_disk.number, on_disk.bytes).map_err(&disk)?;
         let length = trailer.map_or(on_disk.bytes, |trailer| u64::from(trailer.entries_at));
         let count = usize::try_from(length).unwrap_or(usize::MAX);

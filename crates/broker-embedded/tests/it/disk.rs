@@ -10,7 +10,7 @@ use wavehouse_broker::{
 use wavehouse_broker_embedded::{EmbeddedBroker, Metrics, Options};
 use wavehouse_core::{Sequence, TableRef, Timestamp};
 
-use crate::faulty::Faulty;
+use crate::faulty::{Chance, Faulty};
 use crate::kit::{next, numbered, numbers, open, open_on, open_unit, options, submit, table, until, within};
 
 /// Rows large enough to fill a small disk soon, and not to be stored together.
@@ -191,6 +191,32 @@ async fn a_disk_that_does_not_sync_ends_the_queue() {
     }
     rows.retain(|number| ![0, 1].contains(number));
     assert_eq!(rows, [3]);
+}
+
+#[tokio::test]
+async fn what_a_killed_process_left_unsynced_is_durable_once_it_was_read() {
+    let options = options(Path::new("/nowhere"));
+    let events = table("events");
+    for seed in 0..20 {
+        let files = Faulty::default();
+        let broker = open_on(&options, Arc::new(files.clone()));
+        submit(&broker, numbered(&events, 0, 0)).await.unwrap();
+        files.fail_sync_after(0);
+        let unknown = submit(&broker, numbered(&events, 1, 0)).await;
+        assert!(matches!(unknown, Err(PublishError::Unknown { .. })), "{unknown:?}");
+        let files = files.kill();
+        let broker = open_on(&options, Arc::new(files.clone()));
+        let mut unit = open_unit(&broker).await;
+        let mut rows = Vec::new();
+        while !rows.contains(&1) {
+            let delivery = next(&mut unit).await;
+            rows.extend(numbers(&delivery.stored().block));
+            std::mem::forget(delivery);
+        }
+        // The machine fails too. A position that was seen must go on naming the same row.
+        let broker = open_on(&options, Arc::new(files.crash(&mut Chance::new(seed))));
+        assert_eq!(broker.depths()[0].unwritten_rows, 2);
+    }
 }
 
 /// Three tables of ten rows each; the fifth row of the first is damaged, in the newest file or in a sealed one.

@@ -13,6 +13,7 @@ impl Shelf {
         let file = Arc::clone(&self.file);
         let mut window = Window::new(&*file, file_bytes);
         let mut at = 0;
+        file.sync()?;
         while at < file_bytes {
             let record = window.record(at)?;
             if let Some((record, (letter, kept))) =
