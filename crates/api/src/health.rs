@@ -36,9 +36,15 @@ pub(crate) fn livez(shared: &Shared) -> Response<Body> {
     }
 }
 
-/// Ready: not stopping, and ClickHouse answers. One ping serves all probes of a second.
+/// Ready: not stopping, the tables are known, and ClickHouse answers. One ping serves all probes of a second.
 pub(crate) async fn readyz(shared: &Shared) -> Response<Body> {
-    let outcome = if shared.is_ready() { pinged(shared).await } else { Err("shutting down".to_owned()) };
+    let outcome = if !shared.is_ready() {
+        Err("shutting down".to_owned())
+    } else if shared.undiscovered().is_some() {
+        Err("schema not loaded yet".to_owned())
+    } else {
+        pinged(shared).await
+    };
     match outcome {
         Ok(()) => status(StatusCode::OK, &json!({"status": "ready"})),
         Err(cause) => {
