@@ -4,9 +4,7 @@
 //! buried) and `id` (one letter). Replaying publishes first and removes after, so a crash in between leaves a letter
 //! that has been sent, never one that is lost.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use http::Response;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -15,7 +13,7 @@ use wavehouse_core::{Position, RowBlock, Scope, TableName, TableRef, Timestamp};
 
 use crate::body::Body;
 use crate::error::ApiError;
-use crate::respond::json;
+use crate::respond::serialized;
 use crate::shared::Shared;
 use crate::tenant::{self, Query};
 
@@ -113,7 +111,7 @@ pub(crate) async fn stats(shared: &Shared, query: &Query) -> Result<Response<Bod
     let mut tables = counts.tables;
     tables.retain(|name, count| *count > 0 && wanted.filter.table.as_ref().is_none_or(|only| only == name));
     let total = tables.values().sum();
-    answer(&Stats { tables, total })
+    serialized(&Stats { tables, total })
 }
 
 /// `GET /v1/ops/dlq`: a page of letters. `after` is the id of the last letter of the page before; it needs `table`.
@@ -144,7 +142,7 @@ pub(crate) async fn list(shared: &Shared, query: &Query) -> Result<Response<Body
             .await
             .map_err(|error| unreachable(&error))?
     };
-    answer(&Page { letters: page.letters.iter().map(view).collect(), more: page.more })
+    serialized(&Page { letters: page.letters.iter().map(view).collect(), more: page.more })
 }
 
 /// What is done with letters.
@@ -167,7 +165,7 @@ pub(crate) async fn replay(shared: &Shared, query: &Query) -> Result<Response<Bo
     let act = Act::Replay.unless_dry(query);
     let matched = each_step(shared, Wanted::of_one_table(shared, query)?, act).await?;
     let replayed = Some(if act == Act::Replay { matched } else { 0 });
-    answer(&Changed { matched, replayed, dropped: None, dry_run: act == Act::Nothing })
+    serialized(&Changed { matched, replayed, dropped: None, dry_run: act == Act::Nothing })
 }
 
 /// `DELETE /v1/ops/dlq`: removes letters for good.
@@ -175,13 +173,13 @@ pub(crate) async fn remove(shared: &Shared, query: &Query) -> Result<Response<Bo
     let act = Act::Drop.unless_dry(query);
     let matched = each_step(shared, Wanted::of_one_table(shared, query)?, act).await?;
     let dropped = Some(if act == Act::Drop { matched } else { 0 });
-    answer(&Changed { matched, replayed: None, dropped, dry_run: act == Act::Nothing })
+    serialized(&Changed { matched, replayed: None, dropped, dry_run: act == Act::Nothing })
 }
 
 /// Goes through the letters that match now, a step at a time, and says how many there were. What is buried meanwhile is
 /// not among them, so rows that are refused again do not go round.
 async fn each_step(shared: &Shared, mut wanted: Wanted, act: Act) -> Result<u64, ApiError> {
-    let now = now();
+    let now = shared.clock.now();
     wanted.filter.until = Some(wanted.filter.until.map_or(now, |until| until.min(now)));
     let (mut matched, mut after) = (0, None);
     loop {
@@ -255,20 +253,9 @@ fn view(letter: &DeadLetter) -> View<'_> {
     }
 }
 
-fn answer<T: Serialize>(value: &T) -> Result<Response<Body>, ApiError> {
-    let mut bytes = serde_json::to_vec(value).map_err(|_| ApiError::Internal)?;
-    bytes.push(b'\n');
-    Ok(json(Bytes::from(bytes)))
-}
-
 fn unreachable(error: &LetterError) -> ApiError {
     match error {
         LetterError::Unsupported { .. } => ApiError::Unsupported(error.to_string()),
         _ => ApiError::QueueUnavailable(error.to_string()),
     }
-}
-
-fn now() -> Timestamp {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX))
 }

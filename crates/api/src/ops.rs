@@ -11,7 +11,7 @@ use wavehouse_clickhouse::{Cause, Class, ClickHouseError, RawAnswer, Snapshot, T
 
 use crate::body::{BODY_BYTES_MAX, Body, read_body};
 use crate::error::ApiError;
-use crate::respond::json;
+use crate::respond::{json, serialized};
 use crate::shared::Shared;
 use crate::tenant::{self, Query};
 
@@ -120,8 +120,8 @@ pub(crate) fn schema(shared: &Shared, query: &Query) -> Result<Response<Body>, A
     tenant::of_query(query, &shared.tenant)?;
     let snapshot = shared.connection.catalog.snapshot().ok_or(ApiError::SchemaNotLoaded)?;
     match query.get("table") {
-        None => as_json(&views(&snapshot)),
-        Some(name) => as_json(&view(snapshot.tables.get(name).ok_or(ApiError::TableNotFound)?)),
+        None => serialized(&views(&snapshot)),
+        Some(name) => serialized(&view(snapshot.tables.get(name).ok_or(ApiError::TableNotFound)?)),
     }
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn schema(shared: &Shared, query: &Query) -> Result<Response<Body>, A
 pub(crate) async fn refresh(shared: &Shared, query: &Query) -> Result<Response<Body>, ApiError> {
     tenant::of_query(query, &shared.tenant)?;
     match shared.connection.catalog.refresh().await {
-        Ok(snapshot) => as_json(&views(&snapshot)),
+        Ok(snapshot) => serialized(&views(&snapshot)),
         Err(error) => {
             tracing::warn!(error = %wavehouse_core::chain(&error), "schema refresh failed");
             let away = error.class == Class::Unavailable;
@@ -153,12 +153,6 @@ fn view(table: &TableInfo) -> TableView<'_> {
         position: column.position,
     });
     TableView { name: &table.schema.name, columns: columns.collect() }
-}
-
-fn as_json<T: Serialize>(value: &T) -> Result<Response<Body>, ApiError> {
-    let mut bytes = serde_json::to_vec(value).map_err(|_| ApiError::Internal)?;
-    bytes.push(b'\n');
-    Ok(json(bytes.into()))
 }
 
 /// ClickHouse's refusal of an operator's statement, as status and code.
