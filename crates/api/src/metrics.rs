@@ -123,7 +123,18 @@ impl Metrics {
         );
         registry.register("wavehouse_http_panics", "Handlers that panicked", metrics.panics.clone());
         metrics.register_streams(registry);
+        for outcome in ["accepted", "refused"] {
+            metrics.records.get_or_create(&OutcomeLabels { outcome }).inc_by(0);
+        }
+        for kind in [FrameKind::Event, FrameKind::Replay, FrameKind::Keepalive] {
+            metrics.frames(kind, 0, 0);
+        }
         metrics
+    }
+
+    /// Counts one of everything, so that a listing has every name and label.
+    pub fn count_each(&self) {
+        self.request("/v1/ingest", 200, Duration::ZERO);
     }
 
     fn register_streams(&self, registry: &mut Registry) {

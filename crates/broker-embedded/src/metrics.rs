@@ -7,6 +7,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+/// All reasons for which blocks are refused; each is a series from the start, so that the first refusal is seen as one.
+const REFUSALS: [&str; 7] =
+    ["tenant_full", "disk_full", "overrun", "too_large", "closed", "unavailable", "unknown"];
+
 /// Why blocks were refused.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct RefusedLabel {
@@ -81,6 +85,9 @@ impl Metrics {
         queue.register("history_holes", "Holes told to readers of history", metrics.history_holes.clone());
         let dropped = metrics.letters_dropped.clone();
         queue.register("letters_dropped", "Dead letters given up for newer ones", dropped);
+        for reason in REFUSALS {
+            metrics.refused.get_or_create(&RefusedLabel { reason }).inc_by(0);
+        }
         metrics
     }
 
@@ -106,7 +113,8 @@ mod tests {
         metrics.refuse("disk_full");
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-        let kept = |line: &&str| !line.starts_with('#') && !line.contains("_bucket");
+        let kept =
+            |line: &&str| !line.starts_with('#') && !line.contains("_bucket") && !line.ends_with("\"} 0");
         let lines: Vec<&str> = text.lines().filter(kept).collect();
         insta::assert_snapshot!(lines.join("\n"), @r#"
         wavehouse_queue_fsyncs_total 1

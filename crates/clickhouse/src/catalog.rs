@@ -47,6 +47,8 @@ pub struct TableInfo {
     pub engine: String,
     /// How many of the latest inserts a partition remembers, so that a repeated one is stored once; 0: none.
     pub dedup_window: u64,
+    /// Active data parts, at the last refresh; none for tables without parts, or where `system.parts` may not be read.
+    pub active_parts: Option<u64>,
 }
 
 /// All tables of the database at one moment.

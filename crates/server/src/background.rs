@@ -1,6 +1,4 @@
-//! What runs on timers, and what is measured when somebody looks: the sweeper and the queue's depths.
-
-mod depths;
+//! What runs on timers: the sweeper, and the count of dead letters.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,12 +6,15 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 use wavehouse_broker::SharedBroker;
-use wavehouse_core::Timestamp;
+use wavehouse_core::{TenantId, Timestamp};
 
-pub(crate) use depths::Depths;
+use crate::metrics::LetterGauges;
 
 /// Between two sweeps.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Between two counts of dead letters.
+const LETTERS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Gives back disk of rows that are written and older than their tenant's gap window, once a minute.
 pub(crate) async fn sweep(broker: SharedBroker, stop: CancellationToken) -> anyhow::Result<()> {
@@ -27,6 +28,28 @@ pub(crate) async fn sweep(broker: SharedBroker, stop: CancellationToken) -> anyh
         }
         let report = broker.sweep(now()).await;
         debug!(freed_bytes = report.freed_bytes, moved_bytes = report.moved_bytes, "swept the queue");
+    }
+}
+
+/// Keeps the gauges of dead letters at what the queue holds.
+pub(crate) async fn count_letters(
+    broker: SharedBroker,
+    gauges: LetterGauges,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let mut ticks = interval(LETTERS_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let tenant = TenantId::default();
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(()),
+            _ = ticks.tick() => {}
+        }
+        match broker.letter_counts(&tenant).await {
+            Ok(counts) => gauges.set(&tenant, &counts),
+            Err(error) => debug!(error = %wavehouse_core::chain(&error), "cannot count dead letters"),
+        }
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Asks the gateway on this machine whether it lives.
     Health,
+    /// Lists every metric with its kind, its labels and what it tells.
+    Metrics,
     /// Prints the version.
     Version,
     /// Checks or prints the configuration; starts nothing.

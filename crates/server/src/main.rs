@@ -75,6 +75,7 @@ fn run(cli: &Cli, env: &BTreeMap<String, String>) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&format!("{error:#}"), FAILED),
         },
+        Some(Command::Metrics) => say(&metrics::reference_page()),
         Some(Command::Config(ConfigCommand::Keys)) => say(&config::reference_page()),
         Some(Command::Config(ConfigCommand::Check(args))) => match load(cli, env, mode(args.dev)) {
             Ok(loaded) => {

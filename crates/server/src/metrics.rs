@@ -1,4 +1,11 @@
-//! Metrics on a port of their own, for installations whose main port is public.
+//! Metrics: what this program measures of itself beside what its parts count, the listing of all of them, and a port of
+//! their own for installations whose main port is public.
+
+mod depths;
+mod letters;
+mod listing;
+mod parts;
+mod process;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,6 +23,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+
+pub(crate) use depths::Depths;
+pub(crate) use letters::LetterGauges;
+pub(crate) use listing::page as reference_page;
+pub(crate) use parts::Parts;
+pub(crate) use process::Process;
+
+/// Tables that have series of their own in gauges that are read when asked.
+const TABLES_NAMED_MAX: usize = 50;
+/// The name under which the rest stands.
+const OTHER: &str = "other";
 
 /// Scrapers that are answered at once; more wait in the listener's queue.
 const CONNECTIONS_MAX: usize = 32;

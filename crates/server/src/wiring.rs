@@ -28,8 +28,9 @@ use wavehouse_clickhouse::{ClickHouseMetrics, ClickHouseSink, Connection, Target
 use wavehouse_core::TenantId;
 use wavehouse_worker::{Worker, WorkerMetrics};
 
-use crate::background::{Depths, sweep};
+use crate::background::{count_letters, sweep};
 use crate::config::{Config, Finding, Mode};
+use crate::metrics::{Depths, LetterGauges, Parts, Process};
 use crate::supervisor::{OnExit, Outcome, Phase, StopBudget, Supervisor, listen};
 use crate::{dev, engine, metrics};
 
@@ -103,6 +104,9 @@ fn assemble(
     let connection = Arc::new(connection);
     let broker = queue::open(config, &mut registry)?;
     registry.register_collector(Box::new(Depths(Arc::clone(&broker))));
+    registry.register_collector(Box::new(Parts(connection.catalog.clone())));
+    registry.register_collector(Box::new(Process));
+    let letter_gauges = LetterGauges::register(&mut registry);
     let targets = Targets::one(TenantId::default(), Arc::clone(&connection));
     let sink = Arc::new(ClickHouseSink::new(targets, clickhouse_metrics));
     let worker_metrics = WorkerMetrics::register(&mut registry);
@@ -126,7 +130,7 @@ fn assemble(
         supervisor
             .spawn("engine", Phase::Release, OnExit::StopProcess, |stop| engine::run(program, ready, stop));
     }
-    start_queue(&broker, supervisor);
+    start_queue(&broker, letter_gauges, supervisor);
     supervisor.spawn("worker", Phase::Worker, OnExit::StopProcess, |stop| async move {
         Ok(worker.run(stop).await?)
     });
@@ -174,7 +178,10 @@ async fn serve(
     Ok(())
 }
 
-fn start_queue(broker: &SharedBroker, supervisor: &mut Supervisor) {
+fn start_queue(broker: &SharedBroker, letters: LetterGauges, supervisor: &mut Supervisor) {
+    let counting = Arc::clone(broker);
+    supervisor
+        .spawn("letters", Phase::Background, OnExit::Log, |stop| count_letters(counting, letters, stop));
     let sweeping = Arc::clone(broker);
     supervisor.spawn("sweeper", Phase::Background, OnExit::StopProcess, |stop| sweep(sweeping, stop));
     let broker = Arc::clone(broker);

@@ -1,6 +1,8 @@
-//! What the worker counts: `wavehouse_ingest_*`.
+//! What the worker counts: `wavehouse_ingest_*`. Ten thousand tables must not become tens of thousands of series: the first
+//! tables that are written have series of their own, all others stand together.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -28,6 +30,11 @@ pub(crate) struct TargetLabels {
     target: String,
 }
 
+/// Tables that have series of their own.
+const TABLES_NAMED_MAX: usize = 200;
+/// The name under which the rest stands.
+const OTHER: &str = "other";
+
 /// Counters and gauges of the worker. Cheap to clone; clones count together.
 #[derive(Clone, Debug)]
 pub struct WorkerMetrics {
@@ -44,6 +51,7 @@ pub struct WorkerMetrics {
     stretch: Family<TargetLabels, Gauge>,
     outage: Family<TargetLabels, Gauge>,
     slowed: Family<TableLabels, Gauge>,
+    named: Arc<Mutex<HashSet<TableRef>>>,
 }
 
 impl Default for WorkerMetrics {
@@ -62,12 +70,9 @@ impl Default for WorkerMetrics {
             stretch: Family::default(),
             outage: Family::default(),
             slowed: Family::default(),
+            named: Arc::default(),
         }
     }
-}
-
-fn table_labels(table: &TableRef) -> TableLabels {
-    TableLabels { tenant: table.tenant.to_string(), table: table.table.to_string() }
 }
 
 fn target_labels(target: &Arc<str>) -> TargetLabels {
@@ -100,23 +105,47 @@ impl WorkerMetrics {
         metrics
     }
 
+    /// Counts one of everything, so that a listing has every name and label.
+    pub fn count_each(&self, table: &TableRef) {
+        let target: Arc<str> = "clickhouse".into();
+        self.stored(table, 1);
+        self.retried(table, "outage");
+        self.refused(table);
+        self.buried(table);
+        self.slowed(table, 1);
+        self.in_flight(&target, 1);
+        self.stretch(&target, std::time::Duration::ZERO);
+        self.outage(&target, 1);
+    }
+
+    fn table_labels(&self, table: &TableRef) -> TableLabels {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if !named.contains(table) {
+            if named.len() >= TABLES_NAMED_MAX {
+                return TableLabels { tenant: OTHER.to_owned(), table: OTHER.to_owned() };
+            }
+            named.insert(table.clone());
+        }
+        TableLabels { tenant: table.tenant.to_string(), table: table.table.to_string() }
+    }
+
     pub(crate) fn stored(&self, table: &TableRef, rows: u32) {
-        let labels = table_labels(table);
+        let labels = self.table_labels(table);
         self.inserts.get_or_create(&labels).inc();
         self.rows.get_or_create(&labels).inc_by(u64::from(rows));
     }
 
     pub(crate) fn retried(&self, table: &TableRef, reason: &'static str) {
-        let TableLabels { tenant, table } = table_labels(table);
+        let TableLabels { tenant, table } = self.table_labels(table);
         self.retries.get_or_create(&RetryLabels { tenant, table, reason }).inc();
     }
 
     pub(crate) fn refused(&self, table: &TableRef) {
-        self.refusals.get_or_create(&table_labels(table)).inc();
+        self.refusals.get_or_create(&self.table_labels(table)).inc();
     }
 
     pub(crate) fn buried(&self, table: &TableRef) {
-        self.buried.get_or_create(&table_labels(table)).inc();
+        self.buried.get_or_create(&self.table_labels(table)).inc();
     }
 
     pub(crate) fn in_flight(&self, target: &Arc<str>, count: usize) {
@@ -133,6 +162,26 @@ impl WorkerMetrics {
     }
 
     pub(crate) fn slowed(&self, table: &TableRef, on: i64) {
-        self.slowed.get_or_create(&table_labels(table)).set(on);
+        self.slowed.get_or_create(&self.table_labels(table)).set(on);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wavehouse_core::{TableName, TenantId};
+
+    use super::*;
+
+    #[test]
+    fn series_of_tables_are_bounded() {
+        let metrics = WorkerMetrics::default();
+        let table =
+            |n: usize| TableRef::new(TenantId::default(), TableName::parse(&format!("t{n}")).unwrap());
+        let label = |n| metrics.table_labels(&table(n)).table;
+        for n in 0..TABLES_NAMED_MAX {
+            assert_eq!(label(n), format!("t{n}"));
+        }
+        assert_eq!(label(TABLES_NAMED_MAX), OTHER);
+        assert_eq!(label(0), "t0");
     }
 }

@@ -15,6 +15,9 @@ const TABLES: &str = "SELECT name, engine, engine_full FROM system.tables \
     WHERE database = currentDatabase() AND NOT is_temporary";
 const COLUMNS: &str = "SELECT table, name, type, default_kind, default_expression, position FROM system.columns \
     WHERE database = currentDatabase() ORDER BY table, position";
+/// Active parts of each table. Not every user may read it, and nothing but a gauge depends on it.
+const PARTS: &str = "SELECT table AS name, count() AS parts FROM system.parts \
+    WHERE active AND database = currentDatabase() GROUP BY table";
 /// What a replicated table remembers of its latest inserts where its settings do not say.
 const REPLICATED_WINDOW: u64 = 1000;
 
@@ -29,6 +32,12 @@ struct TableRow {
     name: String,
     engine: String,
     engine_full: String,
+}
+
+#[derive(Deserialize)]
+struct PartsRow {
+    name: String,
+    parts: u64,
 }
 
 #[derive(Deserialize)]
@@ -53,12 +62,20 @@ pub(super) async fn discover(client: &Client) -> Result<Snapshot, ClickHouseErro
     for row in columns {
         by_table.entry(row.table.clone()).or_default().push(column(row));
     }
+    let parts = match client.rows::<PartsRow>(PARTS, &[]).await {
+        Ok(rows) => rows.into_iter().map(|row| (row.name, row.parts)).collect(),
+        Err(error) => {
+            tracing::debug!(error = %wavehouse_core::chain(&error), "cannot read system.parts");
+            BTreeMap::new()
+        }
+    };
     let info = |row: TableRow| {
         // A table that came or went between the two questions has no columns or is not asked for.
         let columns = by_table.remove(&row.name)?;
         let schema = TableSchema::new(row.name.clone(), columns, server.clone());
         let dedup_window = dedup_window(&row.engine, &row.engine_full);
-        Some((row.name, Arc::new(TableInfo { schema, engine: row.engine, dedup_window })))
+        let active_parts = parts.get(&row.name).copied();
+        Some((row.name, Arc::new(TableInfo { schema, engine: row.engine, dedup_window, active_parts })))
     };
     let tables = tables.into_iter().filter_map(info).collect();
     Ok(Snapshot { tables, server, version })

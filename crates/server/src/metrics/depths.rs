@@ -12,12 +12,8 @@ use prometheus_client::registry::Unit;
 use wavehouse_broker::{SharedBroker, TableDepth};
 use wavehouse_core::Timestamp;
 
-use super::now;
-
-/// Tables that have series of their own.
-const TABLES_NAMED_MAX: usize = 50;
-/// The name under which the rest stands.
-const OTHER: &str = "other";
+use super::{OTHER, TABLES_NAMED_MAX};
+use crate::background::now;
 
 /// Measures the queue when asked.
 pub(crate) struct Depths(pub(crate) SharedBroker);
@@ -39,29 +35,43 @@ struct Depth {
 }
 
 impl Collector for Depths {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let depths = fold(self.0.depths(), now());
-        let mut gauge = |name, help, unit: Option<&Unit>, value: fn(&Depth) -> f64| {
-            let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
-            for depth in &depths {
-                let labels = [("tenant", depth.tenant.as_str()), ("table", depth.table.as_str())];
-                ConstGauge::new(value(depth)).encode(family.encode_family(&labels)?)?;
-            }
-            Ok::<(), fmt::Error>(())
-        };
-        gauge("wavehouse_queue_unwritten_rows", "Rows that wait for ClickHouse", None, |depth| {
-            depth.rows as f64
-        })?;
-        gauge("wavehouse_queue_unwritten", "Bytes that wait for ClickHouse", Some(&Unit::Bytes), |depth| {
-            depth.bytes as f64
-        })?;
-        gauge(
-            "wavehouse_queue_oldest_unwritten",
-            "Age of the oldest row that waits for ClickHouse",
-            Some(&Unit::Seconds),
-            |depth| depth.age.as_secs_f64(),
-        )
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        encode(&fold(self.0.depths(), now()), encoder)
     }
+}
+
+/// An example of each gauge.
+#[derive(Debug)]
+pub(super) struct Example;
+
+impl Collector for Example {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let (tenant, table) = (String::new(), String::new());
+        encode(&[Depth { tenant, table, rows: 0, bytes: 0, age: Duration::ZERO }], encoder)
+    }
+}
+
+fn encode(depths: &[Depth], mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+    let mut gauge = |name, help, unit: Option<&Unit>, value: fn(&Depth) -> f64| {
+        let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+        for depth in depths {
+            let labels = [("tenant", depth.tenant.as_str()), ("table", depth.table.as_str())];
+            ConstGauge::new(value(depth)).encode(family.encode_family(&labels)?)?;
+        }
+        Ok::<(), fmt::Error>(())
+    };
+    gauge("wavehouse_queue_unwritten_rows", "Rows that wait for ClickHouse", None, |depth| {
+        depth.rows as f64
+    })?;
+    gauge("wavehouse_queue_unwritten", "Bytes that wait for ClickHouse", Some(&Unit::Bytes), |depth| {
+        depth.bytes as f64
+    })?;
+    gauge(
+        "wavehouse_queue_oldest_unwritten",
+        "Age of the oldest row that waits for ClickHouse",
+        Some(&Unit::Seconds),
+        |depth| depth.age.as_secs_f64(),
+    )
 }
 
 /// The deepest tables by bytes, then the rest of each tenant as one.
