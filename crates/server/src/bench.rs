@@ -1,8 +1,8 @@
 //! `wavehouse bench`: a load generator for any HTTP server, the yardsticks to hold its figures against, and the
 //! table that sets them side by side.
 //!
-//! `ingest` and `end-to-end` drive a server; `parse-only-server`, `naive-server` and `fsync` are yardsticks that
-//! run on the same machine in the same minutes; `compare` reads the results of many rounds and prints medians and
+//! `ingest`, `end-to-end`, `stream` and `query` drive a server; `parse-only-server`, `naive-server`,
+//! `naive-stream-server` and `fsync` are yardsticks that run on the same machine in the same minutes; `compare` reads the results of many rounds and prints medians and
 //! ratios. `scripts/bench` runs them all.
 
 mod compare;
@@ -14,8 +14,11 @@ mod ingest;
 mod load;
 mod ops;
 mod pacer;
+mod query;
 mod result;
+mod stream;
 mod visible;
+mod watchers;
 mod wire;
 mod yardstick;
 
@@ -40,12 +43,18 @@ enum BenchCommand {
     Ingest(ingest::IngestArgs),
     /// Post rows at full speed and wait until ClickHouse holds them all
     EndToEnd(end_to_end::EndToEndArgs),
+    /// Watch a table on many connections while rows are posted to it
+    Stream(stream::StreamArgs),
+    /// Ask one statement again and again
+    Query(query::QueryArgs),
     /// Append rows to files with one fdatasync each
     Fsync(disk::FsyncArgs),
     /// Serve a route that parses rows and drops them: what HTTP and JSON alone cost
     ParseOnlyServer(yardstick::ParseOnlyArgs),
     /// Serve a route that appends each row to a file with one fdatasync: a first version's way
     NaiveServer(yardstick::NaiveArgs),
+    /// Serve a route that passes what is posted on to all who watch, and stores nothing
+    NaiveStreamServer(yardstick::NaiveStreamArgs),
     /// Read results written with --json and print medians and ratios
     Compare(compare::CompareArgs),
 }
@@ -97,9 +106,12 @@ pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     match args.command {
         BenchCommand::Ingest(args) => ingest::run(&args, key).await?,
         BenchCommand::EndToEnd(args) => end_to_end::run(&args, key).await?,
+        BenchCommand::Stream(args) => stream::run(&args, key).await?,
+        BenchCommand::Query(args) => query::run(&args, key).await?,
         BenchCommand::Fsync(args) => disk::run(&args)?,
         BenchCommand::ParseOnlyServer(args) => yardstick::parse_only(&args).await?,
         BenchCommand::NaiveServer(args) => yardstick::naive(&args).await?,
+        BenchCommand::NaiveStreamServer(args) => yardstick::naive_stream(&args).await?,
         BenchCommand::Compare(args) => compare::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::event::{Format, Shape, create_table};
+use super::event::{Body, Format, Shape, create_table};
 use super::ingest::{LoadArgs, describe, watched};
 use super::load::{Live, Plan};
 use super::ops::Gateway;
@@ -53,12 +53,12 @@ pub(super) async fn run(args: &EndToEndArgs, key: Option<&str>) -> anyhow::Resul
     gateway.refresh_schema().await?;
     let plan = Plan {
         shape: Shape {
-            path: gateway.ingest_path(table),
+            paths: vec![gateway.ingest_path(table)],
             host: gateway.host.clone(),
             headers: gateway.headers.clone(),
             rows: args.load.rows_per_request as usize,
             row_bytes: args.load.row_bytes as usize,
-            format: Format::Auto,
+            body: Body::Rows(Format::Auto),
         },
         connections: args.load.connections as usize,
         pipeline: 1,
@@ -66,6 +66,7 @@ pub(super) async fn run(args: &EndToEndArgs, key: Option<&str>) -> anyhow::Resul
         warmup: Duration::ZERO, // every row counts here
         measure: Duration::from_secs(args.load.seconds),
         refused_wait: Duration::from_millis(args.refused_wait_ms),
+        stamp_from: None,
     };
     let live: Arc<Live> = Arc::default();
     let begun = Instant::now();

@@ -3,7 +3,9 @@
 /// Shortest row that the nine fields fit into, in bytes.
 pub(super) const ROW_BYTES_MIN: usize = 230;
 /// Digits of the field that differs in each row.
-const ID_DIGITS: usize = 16;
+pub(super) const ID_DIGITS: usize = 16;
+/// What stands before those digits, and nowhere else in a row.
+pub(super) const ID_BEFORE: &[u8] = b"\"event_id\":\"";
 
 /// The statement that makes a table for these rows.
 pub(super) fn create_table(table: &str) -> String {
@@ -36,8 +38,8 @@ pub(super) struct Template {
 /// What a request looks like apart from its rows.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
-    /// Path and query.
-    pub(super) path: String,
+    /// Paths and queries, in turn.
+    pub(super) paths: Vec<String>,
     /// `host:port`.
     pub(super) host: String,
     /// Further header lines, without line ends.
@@ -46,32 +48,38 @@ pub(super) struct Shape {
     pub(super) rows: usize,
     /// Bytes of each row.
     pub(super) row_bytes: usize,
-    /// How the rows stand in the body.
-    pub(super) format: Format,
+    /// What is in the body.
+    pub(super) body: Body,
+}
+
+impl Shape {
+    /// Where the requests go, in words.
+    pub(super) fn target(&self) -> String {
+        match self.paths.as_slice() {
+            [one] => one.clone(),
+            paths => format!("{} and {} others", paths.first().map_or("", String::as_str), paths.len() - 1),
+        }
+    }
+}
+
+/// What is posted.
+#[derive(Clone, Debug)]
+pub(super) enum Body {
+    /// Rows, each with an id of its own.
+    Rows(Format),
+    /// The same JSON text each time.
+    Text(Vec<u8>),
 }
 
 impl Template {
-    /// Builds one request; `seed` decides the values.
-    pub(super) fn new(shape: &Shape, seed: u64) -> Self {
-        let mut random = Random::new(seed);
-        let (open, between, close, kind) = match shape.format {
-            Format::Auto if shape.rows == 1 => ("", "", "", "application/json"),
-            Format::Auto | Format::Ndjson => ("", "\n", "\n", "application/x-ndjson"),
-            Format::Array => ("[", ",", "]", "application/json"),
+    /// Builds one request to `path`; `seed` decides the values.
+    pub(super) fn new(shape: &Shape, path: &str, seed: u64) -> Self {
+        let (body, mut ids, kind) = match &shape.body {
+            Body::Rows(format) => rows(shape, *format, seed),
+            Body::Text(text) => (text.clone(), Vec::new(), "application/json"),
         };
-        let mut body = open.as_bytes().to_vec();
-        let mut ids = Vec::with_capacity(shape.rows);
-        for row in 0..shape.rows {
-            if row > 0 {
-                body.extend_from_slice(between.as_bytes());
-            }
-            ids.push(body.len() + "{\"event_id\":\"".len());
-            push_row(&mut body, shape.row_bytes, &mut random);
-        }
-        body.extend_from_slice(close.as_bytes());
         let mut bytes = format!(
-            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n",
-            shape.path,
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n",
             shape.host,
             body.len()
         );
@@ -101,6 +109,27 @@ impl Template {
         }
         &self.bytes
     }
+}
+
+/// A body of rows, where their ids stand, and its content type.
+fn rows(shape: &Shape, format: Format, seed: u64) -> (Vec<u8>, Vec<usize>, &'static str) {
+    let mut random = Random::new(seed);
+    let (open, between, close, kind) = match format {
+        Format::Auto if shape.rows == 1 => ("", "", "", "application/json"),
+        Format::Auto | Format::Ndjson => ("", "\n", "\n", "application/x-ndjson"),
+        Format::Array => ("[", ",", "]", "application/json"),
+    };
+    let mut body = open.as_bytes().to_vec();
+    let mut ids = Vec::with_capacity(shape.rows);
+    for row in 0..shape.rows {
+        if row > 0 {
+            body.extend_from_slice(between.as_bytes());
+        }
+        ids.push(body.len() + ID_BEFORE.len() + 1);
+        push_row(&mut body, shape.row_bytes, &mut random);
+    }
+    body.extend_from_slice(close.as_bytes());
+    (body, ids, kind)
 }
 
 fn push_row(body: &mut Vec<u8>, row_bytes: usize, random: &mut Random) {
@@ -155,7 +184,14 @@ mod tests {
     use super::*;
 
     fn shape(rows: usize, row_bytes: usize, format: Format) -> Shape {
-        Shape { path: "/p".into(), host: "h".into(), headers: vec!["X-A: b".into()], rows, row_bytes, format }
+        Shape {
+            paths: vec!["/p".into()],
+            host: "h".into(),
+            headers: vec!["X-A: b".into()],
+            rows,
+            row_bytes,
+            body: Body::Rows(format),
+        }
     }
 
     fn body(request: &[u8]) -> &str {
@@ -171,7 +207,7 @@ mod tests {
         let mut seen = BTreeSet::new();
         for row_bytes in [ROW_BYTES_MIN, 256, 1_000] {
             for seed in 0..200 {
-                let mut template = Template::new(&shape(3, row_bytes, Format::Ndjson), seed);
+                let mut template = Template::new(&shape(3, row_bytes, Format::Ndjson), "/p", seed);
                 for line in body(template.fresh(&mut next_id)).lines() {
                     assert_eq!(line.len(), row_bytes);
                     let row: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).unwrap();
@@ -185,9 +221,9 @@ mod tests {
     #[test]
     fn each_format_is_what_it_says() {
         let mut next_id = 7;
-        let mut one = Template::new(&shape(1, 256, Format::Auto), 1);
+        let mut one = Template::new(&shape(1, 256, Format::Auto), "/p", 1);
         assert!(body(one.fresh(&mut next_id)).starts_with("{\"event_id\":\"0000000000000007\""));
-        let mut array = Template::new(&shape(2, 256, Format::Array), 1);
+        let mut array = Template::new(&shape(2, 256, Format::Array), "/p", 1);
         let rows: Vec<serde_json::Value> = serde_json::from_str(body(array.fresh(&mut next_id))).unwrap();
         assert_eq!(rows.len(), 2);
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use http::Uri;
 use tokio::task::JoinSet;
 
-use super::event::{Format, ROW_BYTES_MIN, Shape, create_table};
+use super::event::{Body, Format, ROW_BYTES_MIN, Shape, create_table};
 use super::host;
 use super::load::{self, Live, Plan, Tally};
 use super::ops::Gateway;
@@ -55,6 +55,9 @@ pub(super) struct IngestArgs {
     /// Table that the rows go into; made if it is missing.
     #[arg(long, default_value = "bench_events")]
     table: String,
+    /// Tables that the requests go to in turn: their names are that of --table and a number.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    tables: u32,
     /// Do not make the table.
     #[arg(long)]
     no_create: bool,
@@ -80,23 +83,26 @@ pub(super) async fn run(args: &IngestArgs, key: Option<&str>) -> anyhow::Result<
     let gateway = args.gateway.gateway(key)?;
     let uri: Uri = args.gateway.url.parse().context("the address")?;
     let own_path = uri.path() != "/" || uri.query().is_some();
-    let path = if own_path {
-        uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string)
+    let tables = tables(&args.table, args.tables);
+    let paths = if own_path {
+        vec![uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string)]
     } else {
-        gateway.ingest_path(&args.table)
+        tables.iter().map(|table| gateway.ingest_path(table)).collect()
     };
     if !own_path && !args.no_create {
-        gateway.sql(&create_table(&args.table)).await.context("cannot make the table")?;
+        for table in &tables {
+            gateway.sql(&create_table(table)).await.context("cannot make the table")?;
+        }
         gateway.refresh_schema().await?;
     }
     let plan = Plan {
         shape: Shape {
-            path,
+            paths,
             host: gateway.host.clone(),
             headers: gateway.headers.clone(),
             rows: args.load.rows_per_request as usize,
             row_bytes: args.load.row_bytes as usize,
-            format: args.format,
+            body: Body::Rows(args.format),
         },
         connections: args.load.connections as usize,
         pipeline: usize::from(args.pipeline),
@@ -104,12 +110,13 @@ pub(super) async fn run(args: &IngestArgs, key: Option<&str>) -> anyhow::Result<
         warmup: Duration::from_secs(args.load.warmup),
         measure: Duration::from_secs(args.load.seconds),
         refused_wait: Duration::from_millis(args.refused_wait_ms),
+        stamp_from: None,
     };
     let live: Arc<Live> = Arc::default();
-    let there = if args.drain { gateway.count(&args.table).await? } else { 0 };
+    let there = if args.drain { count(&gateway, &tables).await? } else { 0 };
     let (tally, cost) = watched(&plan, &args.load.pids, &live, Some(&gateway)).await?;
     if args.drain {
-        drain(&gateway, &args.table, there + live.rows.load(Ordering::Relaxed)).await?;
+        drain(&gateway, &tables, there + live.rows.load(Ordering::Relaxed)).await?;
     }
     let mut result = describe(&plan, &tally, &args.output.label);
     result.cost = cost;
@@ -117,11 +124,25 @@ pub(super) async fn run(args: &IngestArgs, key: Option<&str>) -> anyhow::Result<
     result.print(args.output.json)
 }
 
-/// Waits until the table holds `rows`.
-async fn drain(gateway: &Gateway, table: &str, rows: u64) -> anyhow::Result<()> {
+/// The table, or as many as asked for.
+fn tables(table: &str, count: u32) -> Vec<String> {
+    if count == 1 { vec![table.to_owned()] } else { (0..count).map(|n| format!("{table}_{n:05}")).collect() }
+}
+
+/// Rows in all the tables.
+async fn count(gateway: &Gateway, tables: &[String]) -> anyhow::Result<u64> {
+    match tables {
+        [one] => gateway.count(one).await,
+        [first, ..] => gateway.count_all(first.trim_end_matches(|c: char| c.is_ascii_digit())).await,
+        [] => Ok(0),
+    }
+}
+
+/// Waits until the tables hold `rows`.
+async fn drain(gateway: &Gateway, tables: &[String], rows: u64) -> anyhow::Result<()> {
     let (mut last, mut moved) = (0, Instant::now());
     loop {
-        let there = gateway.count(table).await?;
+        let there = count(gateway, tables).await?;
         if there >= rows {
             return Ok(());
         }
@@ -173,7 +194,10 @@ pub(super) fn describe(plan: &Plan, tally: &Tally, label: &str) -> RunResult {
         label: label.to_owned(),
         what: format!(
             "{}: {} rows of {} bytes a request, {} connections, {loop_kind}",
-            plan.shape.path, plan.shape.rows, plan.shape.row_bytes, plan.connections
+            plan.shape.target(),
+            plan.shape.rows,
+            plan.shape.row_bytes,
+            plan.connections
         ),
         seconds: plan.measure.as_secs_f64(),
         rows: tally.rows,

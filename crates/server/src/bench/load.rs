@@ -46,6 +46,21 @@ pub(super) struct Plan {
     pub(super) measure: Duration,
     /// How long a connection waits after an answer that is no 2xx.
     pub(super) refused_wait: Duration,
+    /// Ids tell when a row's request was due, counted from here, instead of counting on.
+    pub(super) stamp_from: Option<Instant>,
+}
+
+/// Bits of an id below its time: 8 that differ from request to request, 16 from row to row.
+const STAMP_BITS: u32 = 24;
+
+/// The id that tells when a request was due, to the microsecond.
+fn stamped(since: Duration, turn: usize) -> u64 {
+    (u64::try_from(since.as_micros()).unwrap_or(u64::MAX) << STAMP_BITS) | ((turn as u64 & 0xff) << 16)
+}
+
+/// The time that a stamped id tells.
+pub(super) fn stamp_of(id: u64) -> Duration {
+    Duration::from_micros(id >> STAMP_BITS)
 }
 
 /// What was measured.
@@ -163,7 +178,7 @@ pub(super) async fn run(plan: &Plan, live: &Arc<Live>) -> anyhow::Result<Tally> 
         let one = Connection {
             plan: plan.clone(),
             window,
-            templates: templates(&plan.shape, index as u64),
+            templates: templates(plan, index),
             next_id: ((index as u64) << 40) | ((std::process::id() as u64 & 0xffff) << 24),
             turn: 0,
             tally: Tally::new(),
@@ -184,10 +199,18 @@ pub(super) async fn run(plan: &Plan, live: &Arc<Live>) -> anyhow::Result<Tally> 
     Ok(total)
 }
 
-fn templates(shape: &Shape, index: u64) -> Vec<Template> {
+/// The ready-made requests of one connection. All connections together go over every path.
+fn templates(plan: &Plan, index: usize) -> Vec<Template> {
+    let shape = &plan.shape;
     let request_bytes = (shape.rows * shape.row_bytes).max(1);
-    let count = (TEMPLATE_BYTES / request_bytes).clamp(1, TEMPLATES_MAX) as u64;
-    (0..count).map(|at| Template::new(shape, index * 1_000 + at + 1)).collect()
+    let each_path = shape.paths.len().div_ceil(plan.connections.max(1));
+    let count = (TEMPLATE_BYTES / request_bytes).clamp(1, TEMPLATES_MAX).max(each_path);
+    (0..count)
+        .map(|at| {
+            let path = &shape.paths[(index + at * plan.connections) % shape.paths.len()];
+            Template::new(shape, path, (index * 1_000 + at + 1) as u64)
+        })
+        .collect()
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -232,8 +255,9 @@ impl Connection {
         let mut sent_at = VecDeque::with_capacity(self.plan.pipeline);
         loop {
             while sent_at.len() < self.plan.pipeline && Instant::now() < self.window.until {
-                sent_at.push_back(Instant::now());
-                self.send(wire).await?;
+                let begun = Instant::now();
+                sent_at.push_back(begun);
+                self.send(wire, begun).await?;
             }
             let Some(begun) = sent_at.pop_front() else { return Ok(Ended::Time) };
             if self.take_answer(wire, begun).await? {
@@ -248,7 +272,7 @@ impl Connection {
         due: &mut mpsc::Receiver<Instant>,
     ) -> Result<Ended, WireError> {
         while let Some(begun) = due.recv().await {
-            self.send(wire).await?;
+            self.send(wire, begun).await?;
             if self.take_answer(wire, begun).await? {
                 return Ok(Ended::ServerCloses);
             }
@@ -256,9 +280,12 @@ impl Connection {
         Ok(Ended::Time)
     }
 
-    async fn send(&mut self, wire: &mut Wire) -> Result<(), WireError> {
+    async fn send(&mut self, wire: &mut Wire, begun: Instant) -> Result<(), WireError> {
         let turn = self.turn % self.templates.len();
         self.turn += 1;
+        if let Some(from) = self.plan.stamp_from {
+            self.next_id = stamped(begun.saturating_duration_since(from), self.turn);
+        }
         wire.send(self.templates[turn].fresh(&mut self.next_id)).await
     }
 
@@ -286,7 +313,44 @@ enum Ended {
 
 #[cfg(test)]
 mod tests {
+    use super::super::event::{Body, Format};
     use super::*;
+
+    #[test]
+    fn an_id_tells_its_time() {
+        let due = Duration::from_micros(123_456_789);
+        assert_eq!(stamp_of(stamped(due, 300) + 49_999), due);
+        assert_ne!(stamped(due, 1), stamped(due, 2));
+    }
+
+    #[test]
+    fn all_paths_are_gone_over() {
+        let paths: Vec<String> = (0..100).map(|n| format!("/t{n}")).collect();
+        let shape = Shape {
+            paths: paths.clone(),
+            host: "h".into(),
+            headers: Vec::new(),
+            rows: 1,
+            row_bytes: 256,
+            body: Body::Rows(Format::Auto),
+        };
+        let plan = Plan {
+            shape,
+            connections: 3,
+            pipeline: 1,
+            rate: None,
+            warmup: Duration::ZERO,
+            measure: Duration::ZERO,
+            refused_wait: Duration::ZERO,
+            stamp_from: None,
+        };
+        let mut next_id = 0;
+        let all: Vec<String> = (0..3)
+            .flat_map(|index| templates(&plan, index))
+            .map(|mut one| String::from_utf8_lossy(one.fresh(&mut next_id)).into_owned())
+            .collect();
+        assert!(paths.iter().all(|path| all.iter().any(|one| one.starts_with(&format!("POST {path} ")))));
+    }
 
     #[test]
     fn times_of_any_length_are_kept() {

@@ -51,9 +51,32 @@ impl Gateway {
         self.ask("POST", "/v1/ops/schema/refresh", b"").await.map(drop)
     }
 
+    /// Path and query of the route that pushes the rows of `table`.
+    pub(super) fn stream_path(&self, table: &str) -> String {
+        format!("{}/v1/stream?table={table}", self.prefix)
+    }
+
+    /// Path of the route that runs statements.
+    pub(super) fn query_path(&self) -> String {
+        format!("{}/v1/ops/query", self.prefix)
+    }
+
     /// Rows in `table` now.
     pub(super) async fn count(&self, table: &str) -> anyhow::Result<u64> {
-        let body = self.sql(&format!("SELECT count() AS rows FROM `{table}`")).await?;
+        self.number(&format!("SELECT count() AS rows FROM `{table}`")).await
+    }
+
+    /// Rows in all tables whose names begin so.
+    pub(super) async fn count_all(&self, prefix: &str) -> anyhow::Result<u64> {
+        self.number(&format!(
+            "SELECT sum(total_rows) AS rows FROM system.tables \
+             WHERE database = currentDatabase() AND startsWith(name, '{prefix}')"
+        ))
+        .await
+    }
+
+    async fn number(&self, statement: &str) -> anyhow::Result<u64> {
+        let body = self.sql(statement).await?;
         let rows: Vec<serde_json::Value> =
             serde_json::from_slice(&body).context("the answer is not JSON rows")?;
         let count = rows.first().and_then(|row| row.get("rows")).context("the answer has no count")?;

@@ -24,6 +24,7 @@ pub(super) struct Latency {
 
 /// One run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct RunResult {
     /// Which measure this is; runs of one name are compared.
     pub(super) label: String,
@@ -43,7 +44,7 @@ pub(super) struct RunResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) latency_refused: Option<Latency>,
     /// Answers by status.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) statuses: BTreeMap<u16, u64>,
     /// What it cost.
     #[serde(flatten)]
@@ -52,7 +53,7 @@ pub(super) struct RunResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rows_per_core: Option<f64>,
     /// Further figures, by name with the unit last.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) more: BTreeMap<String, f64>,
 }
 

@@ -1,5 +1,7 @@
-//! Two small servers to hold ours against: one that only parses, and one that syncs every row alone.
+//! Small servers to hold ours against: one that only parses, one that syncs every row alone, and one that passes rows on
+//! to all who watch.
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -10,10 +12,13 @@ use anyhow::Context;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
-use axum::routing::post;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::routing::{get, post};
 use bytes::Bytes;
+use futures_util::Stream;
 use serde::Deserialize;
 use tokio::net::TcpListener;
+use tokio::sync::broadcast;
 
 /// Largest body, as the gateway's.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -37,9 +42,20 @@ pub(super) struct NaiveArgs {
     file: PathBuf,
 }
 
+/// Arguments of `bench naive-stream-server`.
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct NaiveStreamArgs {
+    /// Address to listen on.
+    #[arg(long, default_value = "127.0.0.1:8092")]
+    listen: SocketAddr,
+}
+
+/// Rows that a watcher of the naive stream may be behind.
+const BEHIND_MAX: usize = 1024;
+
 /// A row as a typed program would read it.
 #[derive(Deserialize)]
-struct Event<'a> {
+struct TypedEvent<'a> {
     event_id: &'a str,
     session: &'a str,
     user_id: u64,
@@ -51,7 +67,7 @@ struct Event<'a> {
     ts: &'a str,
 }
 
-impl Event<'_> {
+impl TypedEvent<'_> {
     /// Something that depends on every field, so that no parsing is left out.
     fn weight(&self) -> usize {
         let texts = [self.event_id, self.session, self.event, self.url, self.country, self.ts];
@@ -71,7 +87,7 @@ pub(super) async fn parse_only(args: &ParseOnlyArgs) -> anyhow::Result<()> {
 async fn parse(body: Bytes) -> Result<String, StatusCode> {
     let mut rows = 0;
     for line in body.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
-        let event: Event<'_> = serde_json::from_slice(line).map_err(|_error| StatusCode::BAD_REQUEST)?;
+        let event: TypedEvent<'_> = serde_json::from_slice(line).map_err(|_error| StatusCode::BAD_REQUEST)?;
         rows += usize::from(event.weight() > 0);
     }
     Ok(taken(rows))
@@ -105,6 +121,37 @@ async fn append(State(file): State<Arc<Mutex<File>>>, body: Bytes) -> Result<Str
     let rows =
         tokio::task::spawn_blocking(append).await.map_err(|_panic| failed)?.map_err(|_error| failed)?;
     Ok(taken(rows))
+}
+
+/// Serves until it is killed: a broadcast channel between posts and server-sent events, as frameworks' examples have it.
+pub(super) async fn naive_stream(args: &NaiveStreamArgs) -> anyhow::Result<()> {
+    let (sender, _none) = broadcast::channel::<Bytes>(BEHIND_MAX);
+    let routes = Router::new().route("/rows", get(watch).post(pass_on)).with_state(sender);
+    serve(args.listen, routes).await
+}
+
+async fn pass_on(State(sender): State<broadcast::Sender<Bytes>>, body: Bytes) -> String {
+    // Without a watcher nothing is sent, which is no failure.
+    let _watched = sender.send(body);
+    taken(1)
+}
+
+async fn watch(
+    State(sender): State<broadcast::Sender<Bytes>>,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let rows = futures_util::stream::unfold(sender.subscribe(), |mut receiver| async {
+        loop {
+            match receiver.recv().await {
+                Ok(row) => {
+                    let event = Event::default().data(String::from_utf8_lossy(&row));
+                    return Some((Ok(event), receiver));
+                }
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    });
+    Sse::new(rows).keep_alive(KeepAlive::default())
 }
 
 async fn serve(listen: SocketAddr, routes: Router) -> anyhow::Result<()> {
