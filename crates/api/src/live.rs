@@ -15,7 +15,7 @@ mod socket;
 mod subscriber;
 
 pub(crate) use feed::Hub;
-pub(crate) use socket::{is_stream_request, serve};
+pub(crate) use socket::{begin, is_stream_request, push};
 pub(crate) use subscriber::{Step, Subscriber, open};
 
 use bytes::Bytes;

@@ -84,6 +84,20 @@ pub struct Metrics {
     frame_bytes: Family<FrameLabels, Counter>,
 }
 
+/// Frames of one kind and their bytes, looked up once.
+#[derive(Clone)]
+pub(crate) struct FrameCounters {
+    frames: Counter,
+    bytes: Counter,
+}
+
+impl FrameCounters {
+    pub(crate) fn add(&self, frames: u64, bytes: usize) {
+        self.frames.inc_by(frames);
+        self.bytes.inc_by(bytes as u64);
+    }
+}
+
 impl Metrics {
     /// Makes the metrics known to `registry`.
     pub fn register(registry: &mut Registry) -> Self {
@@ -127,7 +141,7 @@ impl Metrics {
             metrics.records.get_or_create(&OutcomeLabels { outcome }).inc_by(0);
         }
         for kind in [FrameKind::Event, FrameKind::Replay, FrameKind::Keepalive] {
-            metrics.frames(kind, 0, 0);
+            metrics.frames(kind);
         }
         metrics
     }
@@ -149,9 +163,13 @@ impl Metrics {
         registry.register("wavehouse_sse_bytes_sent", "Bytes sent on streams", self.frame_bytes.clone());
     }
 
-    pub(crate) fn frames(&self, kind: FrameKind, count: u64, bytes: usize) {
-        self.frames.get_or_create(&kind.label()).inc_by(count);
-        self.frame_bytes.get_or_create(&kind.label()).inc_by(bytes as u64);
+    /// What counts frames of one kind.
+    pub(crate) fn frames(&self, kind: FrameKind) -> FrameCounters {
+        let label = kind.label();
+        FrameCounters {
+            frames: self.frames.get_or_create(&label).clone(),
+            bytes: self.frame_bytes.get_or_create(&label).clone(),
+        }
     }
 
     pub(crate) fn request(&self, route: &'static str, status: u16, took: Duration) {

@@ -52,21 +52,33 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener, stop: Canc
     shared.metrics.connections.set(0);
 }
 
-/// Serves one connection. Both ways are boxed, so that a stream's task is as small as a stream is.
-async fn connection(shared: Arc<Shared>, stream: TcpStream, stop: CancellationToken) {
+/// Serves one connection. All but a stream that is open is boxed, so that the task of one is as small as it can be.
+async fn connection(shared: Arc<Shared>, mut stream: TcpStream, stop: CancellationToken) {
+    match Box::pin(is_stream_request(&stream, &stop)).await {
+        Some(true) => {
+            drop(stop);
+            let opened = Box::pin(live::begin(&shared, &mut stream, HEAD_TIMEOUT)).await;
+            let stop = shared.stop_streams.clone();
+            drop(shared);
+            if let Some(subscriber) = opened {
+                live::push(stream, subscriber, stop).await;
+            }
+        }
+        Some(false) => Box::pin(requests(shared, stream, stop)).await,
+        None => {}
+    }
+}
+
+/// Whether a connection begins with a stream request; none if it ends before.
+async fn is_stream_request(stream: &TcpStream, stop: &CancellationToken) -> Option<bool> {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "connection went before it was served");
-        return;
+        return None;
     }
-    let first = tokio::select! {
+    tokio::select! {
         biased;
-        () = stop.cancelled() => return,
-        first = tokio::time::timeout(HEAD_TIMEOUT, live::is_stream_request(&stream)) => first,
-    };
-    match first {
-        Ok(true) => Box::pin(live::serve(shared, stream, HEAD_TIMEOUT)).await,
-        Ok(false) => Box::pin(requests(shared, stream, stop)).await,
-        Err(_silent) => {}
+        () = stop.cancelled() => None,
+        first = tokio::time::timeout(HEAD_TIMEOUT, live::is_stream_request(stream)) => first.ok(),
     }
 }
 

@@ -11,7 +11,7 @@ use wavehouse_core::TableRef;
 
 use super::frame;
 use super::ring::{Chunk, Ring};
-use crate::metrics::Metrics;
+use crate::metrics::{FrameCounters, FrameKind, Metrics};
 
 /// How long a feed goes on without a subscriber, so that one that reconnects finds it.
 const IDLE: Duration = Duration::from_secs(5);
@@ -27,12 +27,28 @@ pub(crate) struct Channel {
     pub(crate) name: String,
     /// Width of the fraction of receipt times.
     pub(crate) digits: usize,
+    /// How many watch, and for how long.
+    pub(crate) metrics: Metrics,
+    /// Rows as they come.
+    pub(crate) events: FrameCounters,
+    /// Rows from history.
+    pub(crate) replayed: FrameCounters,
+    /// Signs of life.
+    pub(crate) keepalives: FrameCounters,
 }
 
 impl Channel {
-    fn new(table: &TableRef, digits: usize) -> Self {
-        let name = serde_json::Value::from(table.table.as_str()).to_string();
-        Self { ring: Mutex::default(), version: watch::Sender::new(0), name, digits }
+    fn new(table: &TableRef, digits: usize, metrics: &Metrics) -> Self {
+        Self {
+            ring: Mutex::default(),
+            version: watch::Sender::new(0),
+            name: serde_json::Value::from(table.table.as_str()).to_string(),
+            digits,
+            metrics: metrics.clone(),
+            events: metrics.frames(FrameKind::Event),
+            replayed: metrics.frames(FrameKind::Replay),
+            keepalives: metrics.frames(FrameKind::Keepalive),
+        }
     }
 
     pub(crate) fn ring(&self) -> MutexGuard<'_, Ring> {
@@ -95,7 +111,7 @@ impl Hub {
         table: &TableRef,
         digits: usize,
     ) -> (Arc<Channel>, watch::Receiver<bool>) {
-        let channel = Arc::new(Channel::new(table, digits));
+        let channel = Arc::new(Channel::new(table, digits, &self.metrics));
         let (tell, ready) = watch::channel(false);
         let entry = Entry { channel: Arc::clone(&channel), ready: ready.clone() };
         state.tables.insert(table.clone(), entry);

@@ -5,14 +5,16 @@
 //! head is read here, judged by the same function as every other request, and the socket written to directly. A stream
 //! asked for on a connection that served something else before goes through the HTTP server and works the same.
 
-use std::io::IoSlice;
+use std::io::{ErrorKind, IoSlice};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http::{Request, Response, Version};
 use http_body_util::BodyExt;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
@@ -39,86 +41,118 @@ pub(crate) async fn is_stream_request(stream: &TcpStream) -> bool {
     matches!(stream.peek(&mut first).await, Ok(read) if read == first.len() && first == BEGINNING)
 }
 
-/// Serves a connection whose first request asks for a stream; ends with it.
-pub(crate) async fn serve(shared: Arc<Shared>, mut stream: TcpStream, head_timeout: Duration) {
-    let outcome = tokio::time::timeout(head_timeout, Box::pin(read_head(&mut stream))).await;
-    let Ok(Ok(Some(request))) = outcome else {
+/// Reads the head of a connection's stream request and answers it. None when it ends with that.
+pub(crate) async fn begin(
+    shared: &Arc<Shared>,
+    stream: &mut TcpStream,
+    head_timeout: Duration,
+) -> Option<Box<Subscriber>> {
+    let Ok(Ok(Some(request))) = tokio::time::timeout(head_timeout, read_head(stream)).await else {
         let _gone = stream
             .write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
             .await;
-        return;
+        return None;
     };
-    let opened = Box::pin(dispatch::open_stream(&shared, &request)).await;
-    let subscriber = match opened {
+    match Box::pin(dispatch::open_stream(shared, &request)).await {
         Ok((head, subscriber)) => {
             let mut bytes = head_bytes(&head);
             bytes.extend_from_slice(frame::CONNECTED);
-            if write(&mut stream, vec![bytes.into()]).await.is_err() {
-                return;
-            }
-            subscriber
+            write(stream, &mut [bytes.into()]).await.ok()?;
+            Some(Box::new(subscriber))
         }
         Err(refusal) => {
-            Box::pin(refuse(&mut stream, refusal)).await;
-            return;
+            Box::pin(refuse(stream, refusal)).await;
+            None
         }
-    };
-    let stop = shared.stop_streams.clone();
-    drop(request);
-    drop(shared);
-    if let Err(error) = push(stream, subscriber, stop).await {
-        tracing::debug!(%error, "stream ended");
     }
 }
 
-async fn push(
-    mut stream: TcpStream,
-    mut subscriber: Subscriber,
-    stop: CancellationToken,
-) -> std::io::Result<()> {
+/// Pushes a stream to its end. This is what each open stream costs, so it holds no more than it needs to wait.
+pub(crate) async fn push(mut stream: TcpStream, mut subscriber: Box<Subscriber>, stop: CancellationToken) {
     loop {
-        let mut ignored = [0; 16];
         let step = tokio::select! {
             biased;
             () = stop.cancelled() => Step::End(frame::STOPPING),
-            read = stream.read(&mut ignored) => match read? {
-                0 => return Ok(()),
-                _ => continue,
-            },
+            () = gone(&mut stream) => return,
             step = subscriber.next() => step,
         };
-        match step {
-            Step::Send(pieces) => write(&mut stream, pieces).await?,
+        let written = match step {
+            Step::Send(mut pieces) => write(&mut stream, &mut pieces).await,
             Step::End(last) => {
-                write(&mut stream, vec![Bytes::from_static(last)]).await?;
-                return stream.shutdown().await;
+                let _gone = Box::pin(say_last(&mut stream, last)).await;
+                return;
             }
+        };
+        if let Err(error) = written {
+            tracing::debug!(%error, "stream ended");
+            return;
         }
     }
 }
 
-/// Writes pieces, several at a time. A client that takes nothing for long is given up.
-async fn write(stream: &mut TcpStream, mut pieces: Vec<Bytes>) -> std::io::Result<()> {
-    let mut from = 0;
-    while let Some(rest) = pieces.get_mut(from..).filter(|rest| !rest.is_empty()) {
-        let slices: Vec<IoSlice<'_>> =
-            rest.iter().take(SLICES_MAX).map(|piece| IoSlice::new(piece)).collect();
-        let writing = tokio::time::timeout(WRITE_TIMEOUT, stream.write_vectored(&slices));
-        let mut written = writing.await.map_err(|_| std::io::ErrorKind::TimedOut)??;
-        if written == 0 {
-            return Err(std::io::ErrorKind::WriteZero.into());
-        }
-        for piece in rest {
-            let taken = written.min(piece.len());
-            piece.advance(taken);
-            written -= taken;
-            if !piece.is_empty() {
-                break;
+/// Waits until the client has gone. Whatever it says is passed over.
+async fn gone(stream: &mut TcpStream) {
+    std::future::poll_fn(|context| {
+        let mut ignored = [0; 16];
+        loop {
+            let mut buffer = ReadBuf::new(&mut ignored);
+            match ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => {}
+                Ok(()) | Err(_) => return Poll::Ready(()),
             }
-            from += 1;
         }
+    })
+    .await;
+}
+
+async fn say_last(stream: &mut TcpStream, last: &'static [u8]) -> std::io::Result<()> {
+    write(stream, &mut [Bytes::from_static(last)]).await?;
+    stream.shutdown().await
+}
+
+/// Writes pieces, several at a time. A client that takes nothing for long is given up.
+async fn write(stream: &mut TcpStream, mut pieces: &mut [Bytes]) -> std::io::Result<()> {
+    while !pieces.is_empty() {
+        let written = match try_write(stream, pieces) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                // Boxed, as next to none ever waits here.
+                let ready = Box::pin(tokio::time::timeout(WRITE_TIMEOUT, stream.writable()));
+                ready.await.map_err(|_elapsed| ErrorKind::TimedOut)??;
+                continue;
+            }
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            written => written?,
+        };
+        pieces = advance(pieces, written);
     }
     Ok(())
+}
+
+fn try_write(stream: &TcpStream, pieces: &[Bytes]) -> std::io::Result<usize> {
+    if let [only] = pieces {
+        return stream.try_write(only);
+    }
+    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+    let count = pieces.len().min(SLICES_MAX);
+    for (slice, piece) in slices.iter_mut().zip(pieces) {
+        *slice = IoSlice::new(piece);
+    }
+    stream.try_write_vectored(&slices[..count])
+}
+
+/// What is left of pieces once `written` bytes of them have gone.
+fn advance(pieces: &mut [Bytes], mut written: usize) -> &mut [Bytes] {
+    let mut whole = 0;
+    for piece in pieces.iter_mut() {
+        let taken = written.min(piece.len());
+        piece.advance(taken);
+        written -= taken;
+        if !piece.is_empty() {
+            break;
+        }
+        whole += 1;
+    }
+    &mut pieces[whole..]
 }
 
 async fn read_head(stream: &mut TcpStream) -> std::io::Result<Option<Request<()>>> {
@@ -165,7 +199,7 @@ async fn refuse(stream: &mut TcpStream, refusal: Response<Body>) {
     head.headers.insert(http::header::CONTENT_LENGTH, body.len().into());
     head.headers.insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
     let head = head_bytes(&Response::from_parts(head, ()));
-    if write(stream, vec![head.into(), body]).await.is_ok() {
+    if write(stream, &mut [head.into(), body]).await.is_ok() {
         let _gone = stream.shutdown().await;
     }
 }
@@ -187,6 +221,25 @@ fn head_bytes<T>(response: &Response<T>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The task of an open stream, without the runtime's part.
+    fn bytes_of<F>(_: impl Fn(TcpStream, Box<Subscriber>, CancellationToken) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn an_open_stream_is_small() {
+        let bytes = bytes_of(push) + size_of::<Subscriber>();
+        assert!(bytes <= 800, "{bytes} bytes");
+    }
+
+    #[test]
+    fn what_is_written_is_taken_off_the_front() {
+        let pieces = || ["ab", "", "cde", "f"].map(|text| Bytes::from_static(text.as_bytes()));
+        for (written, left) in [(0, "abcdef"), (1, "bcdef"), (2, "cdef"), (4, "ef"), (5, "f"), (6, "")] {
+            assert_eq!(advance(&mut pieces(), written).concat(), left.as_bytes(), "{written}");
+        }
+    }
 
     #[test]
     fn heads_are_read_whole_or_not_at_all() {

@@ -15,7 +15,6 @@ use super::frame;
 use super::ring::Taken;
 use crate::error::ApiError;
 use crate::ingest::receipt_digits;
-use crate::metrics::{FrameKind, Metrics};
 use crate::shared::Shared;
 use crate::tenant::{self, Query};
 
@@ -49,7 +48,6 @@ pub(crate) struct Subscriber {
     replayed: u64,
     phase: Phase,
     keepalive: Duration,
-    metrics: Metrics,
     began: Instant,
 }
 
@@ -90,7 +88,6 @@ pub(crate) async fn open(
         replayed: 0,
         phase,
         keepalive: shared.next_keepalive(),
-        metrics: shared.metrics.clone(),
         began: Instant::now(),
     })
 }
@@ -112,7 +109,8 @@ impl Subscriber {
         loop {
             let step = match self.phase {
                 Phase::Live => self.live().await,
-                Phase::Replay { .. } => self.replay().await,
+                // Boxed, as a stream is live for most of its life.
+                Phase::Replay { .. } => Box::pin(self.replay()).await,
             };
             if let Some(step) = step {
                 return step;
@@ -126,14 +124,14 @@ impl Subscriber {
         let taken = self.channel.ring().take(self.place);
         match taken {
             Taken::Overtaken => {
-                self.metrics.streams_lagged.inc();
+                self.channel.metrics.streams_lagged.inc();
                 Some(Step::End(frame::LAGGED))
             }
             Taken::Chunks(chunks, _) if chunks.is_empty() => {
                 match tokio::time::timeout(self.keepalive, self.version.changed()).await {
                     Ok(_changed) => None,
                     Err(_quiet) => {
-                        self.metrics.frames(FrameKind::Keepalive, 1, frame::KEEPALIVE.len());
+                        self.channel.keepalives.add(1, frame::KEEPALIVE.len());
                         Some(Step::Send(vec![Bytes::from_static(frame::KEEPALIVE)]))
                     }
                 }
@@ -148,7 +146,7 @@ impl Subscriber {
                     pieces.push(chunk.bytes);
                 }
                 let bytes = pieces.iter().map(Bytes::len).sum();
-                self.metrics.frames(FrameKind::Event, rows, bytes);
+                self.channel.events.add(rows, bytes);
                 (!pieces.is_empty()).then_some(Step::Send(pieces))
             }
         }
@@ -166,7 +164,7 @@ impl Subscriber {
                     self.replayed = stored.sequence.0;
                 }
                 Ok(HistoryEvent::Hole { from, to, .. }) => {
-                    self.metrics.stream_holes.inc();
+                    self.channel.metrics.stream_holes.inc();
                     frame::put_hole(&mut bytes, from, to);
                 }
                 Ok(HistoryEvent::CaughtUp) => *caught_up = true,
@@ -190,15 +188,15 @@ impl Subscriber {
                 event = history.next().now_or_never();
             }
         }
-        self.metrics.frames(FrameKind::Replay, rows, bytes.len());
+        self.channel.replayed.add(rows, bytes.len());
         (!bytes.is_empty()).then(|| Step::Send(vec![bytes.into()]))
     }
 }
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        self.metrics.streams.dec();
-        self.metrics.stream_seconds.observe(self.began.elapsed().as_secs_f64());
+        self.channel.metrics.streams.dec();
+        self.channel.metrics.stream_seconds.observe(self.began.elapsed().as_secs_f64());
     }
 }
 
