@@ -71,11 +71,13 @@ pub enum ColumnType {
     Tuple(Vec<Element>),
     /// `Nested(...)` that was not flattened: an array of named tuples.
     Nested(Vec<Element>),
-    /// `JSON(...)`: any JSON object.
+    /// `JSON(...)`: any JSON object whose numbers and keys the server can hold.
     Json,
-    /// `Variant(...)`, `Dynamic`, `Geometry`: any JSON value, `null` included.
-    Any,
-    /// Everything else (states of aggregates, geo types, types to come): any JSON value but `null`.
+    /// `Variant(...)` and `Geometry`: `null`, or what some member takes.
+    Variant(Vec<ColumnType>),
+    /// `Dynamic`: `null`, or any JSON value that the server finds a type for.
+    Dynamic,
+    /// Everything else (states of aggregates, types to come): any JSON value but `null`.
     Opaque(String),
 }
 
@@ -197,7 +199,7 @@ impl ColumnType {
 
     /// Whether `null` is a value of the type.
     pub fn takes_null(&self) -> bool {
-        matches!(self, Self::Any) || self.is_nullable()
+        matches!(self, Self::Variant(_) | Self::Dynamic) || self.is_nullable()
     }
 
     /// The type without `Nullable` and `LowCardinality` around it.

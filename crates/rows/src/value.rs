@@ -1,10 +1,12 @@
 //! Whether a JSON value can go into a column: accepted if the server stores what was written (at most with
 //! less precision), refused if the server would refuse it or store something else.
 
+mod free;
 mod nested;
 mod number;
 mod text;
 mod time;
+mod variant;
 mod why;
 
 pub(crate) use why::Why;
@@ -28,13 +30,15 @@ pub(crate) struct Flaw {
 pub(crate) struct Judge<'t> {
     server: &'t Server,
     flaw: Option<Flaw>,
+    /// Inside a variant, where the server reads some types more narrowly.
+    in_variant: bool,
     /// The length of the array read last, the outermost of several.
     pub(crate) array_length: usize,
 }
 
 impl<'t> Judge<'t> {
     pub(crate) fn new(server: &'t Server) -> Self {
-        Self { server, flaw: None, array_length: 0 }
+        Self { server, flaw: None, in_variant: false, array_length: 0 }
     }
 
     pub(crate) fn take_flaw(&mut self) -> Option<Flaw> {
@@ -51,7 +55,8 @@ impl<'t> Judge<'t> {
             ColumnType::Map(key, value) => self.map(cursor, key, value),
             ColumnType::Tuple(elements) => self.tuple(cursor, elements),
             ColumnType::Nested(elements) => self.nested(cursor, elements),
-            ColumnType::Any => cursor.skip(),
+            ColumnType::Variant(members) => self.variant(cursor, members),
+            ColumnType::Dynamic => self.free(cursor, free::Kind::Dynamic),
             ColumnType::Json => self.json(cursor),
             ColumnType::Opaque(_) if cursor.peek() != b'n' => cursor.skip(),
             _ => self.scalar(cursor, ty),
@@ -75,11 +80,16 @@ impl<'t> Judge<'t> {
     fn judge(&self, ty: &ColumnType, token: &Token<'_>) -> Result<(), Why> {
         match (ty, *token) {
             (_, Token::Null) => Err(Why::Null),
-            (ColumnType::String | ColumnType::Any, _) => Ok(()),
+            (ColumnType::String | ColumnType::Dynamic, _) => Ok(()),
+            (ColumnType::Variant(members), token) => {
+                let fits = members.iter().any(|member| self.judge(member, &token).is_ok());
+                if fits { Ok(()) } else { Err(Why::NoMember) }
+            }
             (ColumnType::Int { bits, signed }, token) => number::int(*bits, *signed, token),
             (ColumnType::Interval, Token::Bool(_)) => Err(Why::NotWhole),
             (ColumnType::Interval, token) => number::int(64, true, token),
             (ColumnType::Float(kind), token) => number::float(*kind, token),
+            (ColumnType::Decimal { .. }, _) if self.in_variant => Err(Why::NotNumber),
             (ColumnType::Decimal { precision, scale }, token) => number::decimal(*precision, *scale, token),
             (ColumnType::Bool, token) => number::boolean(token),
             (ColumnType::FixedString(length), Token::Text(text)) => text::fixed(*length, text),
@@ -105,7 +115,21 @@ impl<'t> Judge<'t> {
     }
 
     fn json(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Syntax> {
-        if cursor.peek() == b'{' { cursor.skip() } else { self.skip_flawed(cursor, Why::NotObject) }
+        match cursor.peek() {
+            b'{' => self.free(cursor, free::Kind::Json),
+            _ => self.skip_flawed(cursor, Why::NotObject),
+        }
+    }
+
+    /// A value whose type the server finds by itself.
+    fn free(&mut self, cursor: &mut Cursor<'_>, kind: free::Kind) -> Result<(), Syntax> {
+        let start = cursor.at;
+        cursor.skip()?;
+        let value = cursor.bytes().get(start..cursor.at).unwrap_or_default();
+        if let Err(why) = free::check(value, kind) {
+            self.refuse(cursor, start, why);
+        }
+        Ok(())
     }
 
     /// Skips a value that cannot be right whatever is in it.

@@ -53,7 +53,13 @@ fn simple(name: &str) -> Option<ColumnType> {
         "Time" => ColumnType::Time,
         "Time64" => ColumnType::Time64 { scale: 3 },
         "JSON" => ColumnType::Json,
-        "Dynamic" | "Geometry" => ColumnType::Any,
+        "Dynamic" => ColumnType::Dynamic,
+        "Point" => point(),
+        "Ring" | "LineString" => arrays(1),
+        "Polygon" | "MultiLineString" => arrays(2),
+        "MultiPolygon" => arrays(3),
+        // Ring is a LineString here, MultiLineString a Polygon: values of both look the same.
+        "Geometry" => ColumnType::Variant((0..=3).map(arrays).collect()),
         _ if is_interval(name) => ColumnType::Interval,
         _ => return None,
     })
@@ -83,13 +89,25 @@ fn with_arguments(name: &str, inside: &str, depth: usize) -> Option<ColumnType> 
         ("Time64", 1) => ColumnType::Time64 { scale: scale(parts[0])? },
         ("Enum8" | "Enum16" | "Enum", _) => ColumnType::Enum(enum_values(&parts)?),
         ("JSON" | "Object", _) => ColumnType::Json,
-        ("Variant" | "Dynamic", _) => ColumnType::Any,
+        ("Variant", _) => ColumnType::Variant(parts.iter().map(|part| parse_at(part, depth)).collect()),
+        ("Dynamic", _) => ColumnType::Dynamic,
         _ => return None,
     })
 }
 
 fn int(bits: u16, signed: bool) -> ColumnType {
     ColumnType::Int { bits, signed }
+}
+
+/// A `Point` is two numbers.
+fn point() -> ColumnType {
+    let coordinate = || Element { name: None, ty: ColumnType::Float(FloatType::Float64) };
+    ColumnType::Tuple(vec![coordinate(), coordinate()])
+}
+
+/// Arrays of arrays of points, so many deep.
+fn arrays(depth: u8) -> ColumnType {
+    (0..depth).fold(point(), |ty, _| ColumnType::Array(Box::new(ty)))
 }
 
 fn decimal(precision: u8, scale: u8) -> Option<ColumnType> {

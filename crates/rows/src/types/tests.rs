@@ -35,10 +35,14 @@ fn simple_types() {
         ("Decimal256(2)", ColumnType::Decimal { precision: 76, scale: 2 }),
         ("JSON", ColumnType::Json),
         ("JSON(max_dynamic_paths=5, `a.b` UInt32, SKIP c, SKIP REGEXP 'x(')", ColumnType::Json),
-        ("Dynamic", ColumnType::Any),
-        ("Dynamic(max_types=8)", ColumnType::Any),
-        ("Variant(Array(Int8), String)", ColumnType::Any),
-        ("Geometry", ColumnType::Any),
+        ("Dynamic", ColumnType::Dynamic),
+        ("Dynamic(max_types=8)", ColumnType::Dynamic),
+        (
+            "Variant(Array(Int8), String)",
+            ColumnType::Variant(vec![ColumnType::parse("Array(Int8)"), ColumnType::String]),
+        ),
+        ("Point", ColumnType::parse("Tuple(Float64, Float64)")),
+        ("MultiPolygon", ColumnType::parse("Array(Array(Array(Tuple(Float64, Float64))))")),
         ("Tuple()", ColumnType::Tuple(Vec::new())),
         ("SimpleAggregateFunction(sum, UInt64)", int(64, false)),
         (
@@ -110,12 +114,6 @@ fn null_belongs_to_nullable_types() {
 #[test]
 fn what_is_not_known_is_opaque() {
     let opaque = [
-        "Point",
-        "Ring",
-        "LineString",
-        "Polygon",
-        "MultiPolygon",
-        "MultiLineString",
         "QBit(Float32, 8)",
         "Nothing",
         "AggregateFunction(quantiles(0.5, 0.9), UInt64)",

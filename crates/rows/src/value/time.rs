@@ -6,7 +6,7 @@ mod clock;
 
 use std::ops::RangeInclusive;
 
-use clock::{days_of, moment, settle};
+use clock::{FRACTION_DIGITS_MAX, days_of, moment, settle};
 
 use super::{Why, text::plain};
 use crate::scan::{Number, NumberKind, Token};
@@ -29,6 +29,8 @@ const TIME_SECONDS_MAX: u64 = 3_599_999;
 /// `2026-01-31`, or a bare count of days.
 pub(super) fn date(token: Token<'_>, days: RangeInclusive<i64>) -> Result<(), Why> {
     let day = match token {
+        // The server refuses even -0 where no date lies before 1970.
+        Token::Number(number) if number.negative && *days.start() == 0 => return Err(Why::Range),
         Token::Number(number) => whole(&number).ok_or(Why::NotDate)?,
         _ => plain(token).and_then(days_of).ok_or(Why::NotDate)?,
     };
@@ -39,7 +41,7 @@ pub(super) fn date(token: Token<'_>, days: RangeInclusive<i64>) -> Result<(), Wh
 pub(super) fn date_time(token: Token<'_>, zone: &Zone, server: &Server) -> Result<(), Why> {
     if let Token::Number(number) = token {
         let seconds = seconds_of(&number, server).ok_or(Why::NotDateTime)?;
-        return if SECONDS_32.contains(&seconds) { Ok(()) } else { Err(Why::Range) };
+        return if !number.negative && SECONDS_32.contains(&seconds) { Ok(()) } else { Err(Why::Range) };
     }
     let text = plain(token).ok_or(Why::NotDateTime)?;
     date_time_text(text, zone, server, SECONDS_32, false)
@@ -83,7 +85,9 @@ fn unix_text(text: &[u8], has_fraction: bool) -> Option<i64> {
     let value = || text[..digits].iter().fold(0i64, |sum, byte| sum * 10 + i64::from(byte - b'0'));
     let fraction = match &text[digits..] {
         [] => false,
-        [b'.', rest @ ..] if has_fraction => !rest.is_empty() && rest.iter().all(u8::is_ascii_digit),
+        [b'.', rest @ ..] if has_fraction => {
+            (1..=FRACTION_DIGITS_MAX).contains(&rest.len()) && rest.iter().all(u8::is_ascii_digit)
+        }
         _ => return None,
     };
     match (digits, text.len() == digits || fraction) {

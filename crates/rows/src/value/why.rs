@@ -28,6 +28,13 @@ pub(crate) enum Why {
     ElementUnknown,
     ElementTwice,
     ElementEscaped,
+    NoMember,
+    Guessed,
+    KeyTwice,
+    KeyEmpty,
+    KeyEscaped,
+    KeysDiffer,
+    NullBeside,
 }
 
 impl fmt::Display for Why {
@@ -59,6 +66,13 @@ impl fmt::Display for Why {
             Self::ElementUnknown => "names an element that the tuple does not have",
             Self::ElementTwice => "names an element of the tuple twice",
             Self::ElementEscaped => "names an element of the tuple with escapes",
+            Self::NoMember => "fits no member of the variant",
+            Self::Guessed => "is what a member of the variant takes for another value",
+            Self::KeyTwice => "holds the same key or path twice",
+            Self::KeyEmpty => "holds an empty key",
+            Self::KeyEscaped => "holds a key with escapes",
+            Self::KeysDiffer => "holds an array of objects with different keys or kinds of values",
+            Self::NullBeside => "holds an array with null beside arrays or objects",
         })
     }
 }

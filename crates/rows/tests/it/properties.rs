@@ -15,7 +15,7 @@ fn table() -> TableSchema {
         Column::new("s", "String", 2).with_default(DefaultKind::Default, "''"),
         Column::new("n", "Nullable(Float64)", 3),
         Column::new("ts", "Nullable(DateTime64(3))", 4),
-        Column::new("t", "Nullable(Dynamic)", 5),
+        Column::new("t", "Nullable(TypeToCome)", 5),
         Column::new("list", "Array(Map(String, Tuple(a Int8, b String)))", 6)
             .with_default(DefaultKind::Default, "[]"),
         Column::new("é\"", "Nullable(String)", 7),

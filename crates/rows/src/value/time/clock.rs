@@ -10,6 +10,8 @@ use crate::value::Why;
 
 /// No zone is further from UTC, so this margin spares most texts a look into the zone's history.
 const DAY_SECONDS: i64 = 86_400;
+/// The server reads no more digits behind the second of a date and time, and refuses what follows them.
+pub(super) const FRACTION_DIGITS_MAX: usize = 19;
 
 /// A date and time as written: checked against the calendar, not yet against a zone or a column.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +45,7 @@ pub(super) fn moment(text: &[u8]) -> Option<Moment> {
     let rest = match *rest {
         [b':', s0, s1, ref rest @ ..] => {
             moment.second = sixtieth(s0, s1)?;
-            after_fraction(rest)?
+            after_fraction(rest, FRACTION_DIGITS_MAX)?
         }
         _ => rest,
     };
@@ -57,7 +59,8 @@ pub(super) fn is_time(text: &[u8], has_fraction: bool) -> bool {
     let hours = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let &[b':', m0, m1, b':', s0, s1, ref rest @ ..] = &text[hours..] else { return false };
     let whole = (1..=3).contains(&hours) && sixtieth(m0, m1).is_some() && sixtieth(s0, s1).is_some();
-    let fraction = rest.is_empty() || (has_fraction && after_fraction(rest).is_some_and(<[u8]>::is_empty));
+    let fraction =
+        rest.is_empty() || (has_fraction && after_fraction(rest, usize::MAX).is_some_and(<[u8]>::is_empty));
     whole && fraction
 }
 
@@ -137,11 +140,11 @@ fn days(year: i64, month: u8, day: u8) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// What follows an optional fraction; `None` if a point has no digits.
-fn after_fraction(rest: &[u8]) -> Option<&[u8]> {
+/// What follows an optional fraction of at most so many digits; `None` if a point has no digits, or more.
+fn after_fraction(rest: &[u8], digits_max: usize) -> Option<&[u8]> {
     let Some(rest) = rest.strip_prefix(b".") else { return Some(rest) };
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    (digits > 0).then(|| &rest[digits..])
+    (1..=digits_max).contains(&digits).then(|| &rest[digits..])
 }
 
 /// The offset from UTC at the end of a text: none, `Z`, `UTC`, `+02`, `+0200`, `+02:00`, with a blank or without.
