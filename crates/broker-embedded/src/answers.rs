@@ -2,7 +2,7 @@
 
 use wavehouse_broker::PublishError;
 
-use crate::intake::{Outcome, Submission, Waiting};
+use crate::intake::{Outcome, Submission, Waiting, send_all};
 use crate::shared::Shared;
 
 /// Names a block: which submission, and which of its blocks.
@@ -14,12 +14,14 @@ pub(crate) struct Answers {
     /// None once answered.
     submissions: Vec<Option<Submission>>,
     left: Vec<usize>,
+    /// Those that have all their answers and were not told yet.
+    answered: Vec<Submission>,
 }
 
 impl Answers {
     pub(crate) fn new(submissions: Vec<Submission>) -> Self {
         let left = submissions.iter().map(|submission| submission.blocks.len()).collect();
-        Self { submissions: submissions.into_iter().map(Some).collect(), left }
+        Self { submissions: submissions.into_iter().map(Some).collect(), left, answered: Vec::new() }
     }
 
     /// All blocks, in the order of their calls.
@@ -35,8 +37,9 @@ impl Answers {
         self.submissions.get(s)?.as_ref()?.blocks.get(b)
     }
 
-    /// Answers a block and gives back what is reserved of its tenant's budget.
-    pub(crate) fn answer(&mut self, shared: &Shared, member: Member, outcome: Outcome) {
+    /// Answers a block and gives back what is reserved of its tenant's budget. The sender hears of it from
+    /// [`tell`](Self::tell).
+    pub(crate) fn answer(&mut self, member: Member, outcome: Outcome) {
         let Some(waiting) = self.block(member) else { return };
         waiting.tenant.give_back(waiting.bytes);
         let (index, s) = (waiting.index, member.0);
@@ -48,14 +51,19 @@ impl Answers {
         if *left == 0
             && let Some(submission) = slot.take()
         {
-            submission.send(shared);
+            self.answered.push(submission);
         }
     }
 
+    /// Tells the senders of all that is answered.
+    pub(crate) fn tell(&mut self, shared: &Shared) {
+        send_all(std::mem::take(&mut self.answered), shared);
+    }
+
     /// Refuses several blocks for the same reason.
-    pub(crate) fn refuse(&mut self, shared: &Shared, members: &[Member], error: &PublishError) {
+    pub(crate) fn refuse(&mut self, members: &[Member], error: &PublishError) {
         for member in members {
-            self.answer(shared, *member, Err(error.clone()));
+            self.answer(*member, Err(error.clone()));
         }
     }
 }

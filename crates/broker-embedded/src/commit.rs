@@ -145,8 +145,9 @@ impl Writer {
         };
         if let Some(answers) = answers {
             for (member, receipt) in commit.receipts {
-                answers.answer(shared, member, Ok(receipt));
+                answers.answer(member, Ok(receipt));
             }
+            answers.tell(shared);
         }
         for done in commit.done {
             tell(done, Ok(()));
@@ -202,8 +203,9 @@ impl Writer {
     ) {
         let Some(answers) = answers else { return };
         for (member, _) in receipts {
-            answers.answer(&self.shared, member, Err(error.clone()));
+            answers.answer(member, Err(error.clone()));
         }
+        answers.tell(&self.shared);
     }
 
     /// Seals the active file and goes on in the next one, in which a record of so many bytes will fit, leaving `keep`

@@ -119,13 +119,14 @@ impl Writer {
         let mut submissions = Answers::new(std::mem::take(&mut work.submissions));
         for merged in merge(&submissions) {
             if let Err(error) = self.add_merged(&mut submissions, &merged) {
-                submissions.refuse(&self.shared, &merged.members, &error);
+                submissions.refuse(&merged.members, &error);
             }
             if self.buffer.len() >= COMMIT_BYTES {
                 self.commit(Some(&mut submissions));
             }
         }
         self.commit(Some(&mut submissions));
+        submissions.tell(&self.shared);
         for done in std::mem::take(&mut work.rolls) {
             let rolled = self.roll(0, 1, &mut None);
             self.commit(None);

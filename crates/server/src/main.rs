@@ -27,6 +27,11 @@ use cli::{Cli, Command, ConfigCommand};
 use config::{Finding, Loaded, Mode, Sources};
 use supervisor::{Cause, Outcome};
 
+/// A request makes a dozen small allocations, some of which are freed on another thread; measured with `make bench`, this
+/// one takes single rows at 1.1 times the rate of the system's with 64 clients, and at 1.5 times with 2,048.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Something failed.
 const FAILED: u8 = 1;
 /// Wrong usage or configuration.
