@@ -16,6 +16,7 @@ mod ops;
 mod pacer;
 mod query;
 mod result;
+mod start;
 mod stream;
 mod visible;
 mod watchers;
@@ -47,6 +48,8 @@ enum BenchCommand {
     Stream(stream::StreamArgs),
     /// Ask one statement again and again
     Query(query::QueryArgs),
+    /// Start a program and time it until it answers
+    Start(start::StartArgs),
     /// Append rows to files with one fdatasync each
     Fsync(disk::FsyncArgs),
     /// Serve a route that parses rows and drops them: what HTTP and JSON alone cost
@@ -108,6 +111,7 @@ pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         BenchCommand::EndToEnd(args) => end_to_end::run(&args, key).await?,
         BenchCommand::Stream(args) => stream::run(&args, key).await?,
         BenchCommand::Query(args) => query::run(&args, key).await?,
+        BenchCommand::Start(args) => start::run(&args).await?,
         BenchCommand::Fsync(args) => disk::run(&args)?,
         BenchCommand::ParseOnlyServer(args) => yardstick::parse_only(&args).await?,
         BenchCommand::NaiveServer(args) => yardstick::naive(&args).await?,

@@ -14,7 +14,7 @@ use super::result::{RunResult, grouped, micros};
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct CompareArgs {
     /// A ratio to print: `what it says=LABEL/LABEL:FIGURE`. A label may be several joined by `+`: their figures are
-    /// added. FIGURE is rows_per_s, rows_per_core, p50_us, p99_us or a name under "more".
+    /// added; or several joined by `|`: the largest counts. FIGURE is rows_per_s, rows_per_core, p50_us, p99_us or a name under "more".
     #[arg(long = "ratio", value_name = "TEXT=A/B:FIGURE")]
     ratios: Vec<Ratio>,
     /// Files with one result a line, in the order of the rounds.
@@ -26,10 +26,13 @@ pub(super) struct CompareArgs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Ratio {
     text: String,
-    above: Vec<String>,
-    below: Vec<String>,
+    above: Side,
+    below: Side,
     figure: String,
 }
+
+/// The largest of these, each a sum of labels' figures.
+type Side = Vec<Vec<String>>;
 
 impl FromStr for Ratio {
     type Err = &'static str;
@@ -39,7 +42,8 @@ impl FromStr for Ratio {
         let (text, rest) = given.rsplit_once('=').ok_or(WANTED)?;
         let (labels, figure) = rest.rsplit_once(':').ok_or(WANTED)?;
         let (above, below) = labels.split_once('/').ok_or(WANTED)?;
-        let list = |labels: &str| labels.split('+').map(ToOwned::to_owned).collect();
+        let list =
+            |labels: &str| labels.split('|').map(|sum| sum.split('+').map(Into::into).collect()).collect();
         Ok(Self { text: text.to_owned(), above: list(above), below: list(below), figure: figure.to_owned() })
     }
 }
@@ -129,10 +133,13 @@ fn of_rounds(ratio: &Ratio, rounds: &Rounds) -> Vec<f64> {
     let sum = |labels: &[String], round: usize| -> Option<f64> {
         labels.iter().map(|label| rounds.get(label)?.get(round)?.figure(&ratio.figure)).sum()
     };
+    let largest = |side: &Side, round: usize| -> Option<f64> {
+        side.iter().filter_map(|labels| sum(labels, round)).reduce(f64::max)
+    };
     let most = rounds.values().map(Vec::len).max().unwrap_or(0);
     (0..most)
         .filter_map(|round| {
-            Some(sum(&ratio.above, round)? / sum(&ratio.below, round).filter(|below| *below > 0.0)?)
+            Some(largest(&ratio.above, round)? / largest(&ratio.below, round).filter(|below| *below > 0.0)?)
         })
         .collect()
 }
@@ -167,6 +174,8 @@ mod tests {
         assert_eq!(ratio("x=a/b:rows_per_s"), [1.0, 2.0, 3.0]);
         assert_eq!(median(ratio("x=a/b:rows_per_s")), Some(2.0));
         assert_eq!(ratio("x=a/b+c:p50_us"), [1.0]);
+        assert_eq!(ratio("x=a/b|c:rows_per_s"), [1.0, 2.0, 3.0]);
+        assert_eq!(ratio("x=a/c|b+b:rows_per_s"), [0.5, 1.0, 1.5]);
         assert!(ratio("x=a/none:rows_per_s").is_empty());
         let text = ratios(&["goal >= 2=a/b:rows_per_s".parse().unwrap()], &rounds);
         assert!(text.contains("goal >= 2 ") && text.contains("2.00x   (1.00 to 3.00)"), "{text}");

@@ -69,6 +69,8 @@ pub(super) enum Body {
     Rows(Format),
     /// The same JSON text each time.
     Text(Vec<u8>),
+    /// Nothing: the request is a GET.
+    None,
 }
 
 impl Template {
@@ -77,9 +79,11 @@ impl Template {
         let (body, mut ids, kind) = match &shape.body {
             Body::Rows(format) => rows(shape, *format, seed),
             Body::Text(text) => (text.clone(), Vec::new(), "application/json"),
+            Body::None => (Vec::new(), Vec::new(), "application/json"),
         };
+        let method = if matches!(shape.body, Body::None) { "GET" } else { "POST" };
         let mut bytes = format!(
-            "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n",
             shape.host,
             body.len()
         );
