@@ -24,6 +24,8 @@ pub use error::{
 pub use metrics::ClickHouseMetrics;
 pub use raw::{RAW_BYTES_MAX, RawAnswer};
 pub use response::{Response, ResponseBody};
-pub use sink::{BATCH_ROWS_LIMIT, ClickHouseSink, INSERT_TIMEOUT, RowBatch, RowSink, WriteError};
+pub use sink::{
+    BATCH_ROWS_LIMIT, ClickHouseSink, INSERT_SETTINGS, INSERT_TIMEOUT, RowBatch, RowSink, WriteError,
+};
 pub use target::{Secret, Target, Tls};
 pub use targets::{Connection, Targets};

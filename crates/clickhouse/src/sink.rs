@@ -22,8 +22,8 @@ pub const BATCH_ROWS_LIMIT: u32 = 1_000_000;
 /// [`BATCH_ROWS_LIMIT`] as the server wants it.
 const BLOCK_ROWS: &str = "1000000";
 
-/// How every batch is inserted.
-const INSERT_SETTINGS: [(&str, &str); 16] = [
+/// How every batch is inserted. Public so that tests can ask a server for its verdict on the same terms.
+pub const INSERT_SETTINGS: [(&str, &str); 18] = [
     // One insert, waited for, told apart from its own repetition by the token that is added to these.
     ("async_insert", "0"),
     ("insert_deduplicate", "1"),
@@ -43,6 +43,10 @@ const INSERT_SETTINGS: [(&str, &str); 16] = [
     ("input_format_null_as_default", "1"),
     ("input_format_defaults_for_omitted_fields", "1"),
     ("input_format_import_nested_json", "0"),
+    // A text in a column of JSON or Dynamic is a text, not a date that the server makes of it: it would read `01/02/2026` as
+    // the first of February and `2026-02-31` as a day in March.
+    ("input_format_try_infer_dates", "0"),
+    ("input_format_try_infer_datetimes", "0"),
     // A row that is refused must fail the batch, or it would be lost without a word.
     ("input_format_allow_errors_num", "0"),
     ("input_format_allow_errors_ratio", "0"),

@@ -3,6 +3,7 @@
 
 mod catalog;
 mod client;
+mod differential;
 mod kit;
 mod sink;
 mod tls;

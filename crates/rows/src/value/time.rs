@@ -41,7 +41,7 @@ pub(super) fn date(token: Token<'_>, days: RangeInclusive<i64>) -> Result<(), Wh
 pub(super) fn date_time(token: Token<'_>, zone: &Zone, server: &Server) -> Result<(), Why> {
     if let Token::Number(number) = token {
         let seconds = seconds_of(&number, server).ok_or(Why::NotDateTime)?;
-        return if !number.negative && SECONDS_32.contains(&seconds) { Ok(()) } else { Err(Why::Range) };
+        return if SECONDS_32.contains(&seconds) { Ok(()) } else { Err(Why::Range) };
     }
     let text = plain(token).ok_or(Why::NotDateTime)?;
     date_time_text(text, zone, server, SECONDS_32, false)
