@@ -2,7 +2,7 @@
 
 use wavehouse_broker::PublishError;
 
-use crate::intake::{Outcome, Submission, Waiting, send_all};
+use crate::intake::{Outcome, Submission, Waiting};
 use crate::shared::Shared;
 
 /// Names a block: which submission, and which of its blocks.
@@ -57,7 +57,8 @@ impl Answers {
 
     /// Tells the senders of all that is answered.
     pub(crate) fn tell(&mut self, shared: &Shared) {
-        send_all(std::mem::take(&mut self.answered), shared);
+        let answered = std::mem::take(&mut self.answered);
+        shared.herald.tell(answered.into_iter().map(|submission| submission.answered(shared)).collect());
     }
 
     /// Refuses several blocks for the same reason.

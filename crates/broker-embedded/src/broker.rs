@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
 use wavehouse_broker::{
     Broker, BrokerHealth, CloseError, DeadLetter, HistoryError, HistoryFilter, HistoryStart, HistoryStream,
     LetterCounts, LetterCursor, LetterError, LetterFilter, LetterPage, OpenUnit, OpenUnitError, PublishError,
@@ -29,6 +30,8 @@ pub struct EmbeddedBroker {
     mover: Arc<Mover>,
     letters: Arc<Letters>,
     running: Mutex<Option<Running>>,
+    /// The herald; it goes with the broker.
+    _herald: JoinSet<()>,
 }
 
 impl EmbeddedBroker {
@@ -56,7 +59,9 @@ impl EmbeddedBroker {
             what: "cannot make the directory of dead letters",
             source,
         })?;
-        Ok(Arc::new(Self { shared, mover, letters: Arc::new(letters), running: Mutex::new(Some(running)) }))
+        let (letters, running) = (Arc::new(letters), Mutex::new(Some(running)));
+        let herald = shared.herald.start();
+        Ok(Arc::new(Self { shared, mover, letters, running, _herald: herald }))
     }
 
     /// The id of the log: new with each queue directory.

@@ -49,24 +49,18 @@ impl Submission {
         }
     }
 
+    /// What its sender is to hear. The refusals in it are counted.
+    pub(crate) fn answered(self, shared: &Shared) -> (oneshot::Sender<Answered>, Answered) {
+        let refusals = self.outcomes.iter().filter_map(|outcome| outcome.as_ref()?.as_ref().err());
+        refusals.for_each(|error| shared.count_refusal(error));
+        (self.done, Answered { outcomes: self.outcomes, _blocks: self.blocks })
+    }
+
     /// Tells the sender, once every block has its answer. A sender that has gone needs none.
     pub(crate) fn send(self, shared: &Shared) {
-        send_all(vec![self], shared);
+        let (done, answered) = self.answered(shared);
+        let _gone = done.send(answered);
     }
-}
-
-/// Tells many senders through one: only the first is woken from here, and its task wakes the others. Waking a task from
-/// the writer's own thread means a lock and often a switch of threads; from a task to its neighbours it is a push.
-pub(crate) fn send_all(submissions: Vec<Submission>, shared: &Shared) {
-    let mut letters = submissions.into_iter().map(|submission| {
-        let refusals = submission.outcomes.iter().filter_map(|outcome| outcome.as_ref()?.as_ref().err());
-        refusals.for_each(|error| shared.count_refusal(error));
-        let Submission { blocks, outcomes, done } = submission;
-        (done, Answered { outcomes, _blocks: blocks, others: Vec::new() })
-    });
-    let Some((done, mut first)) = letters.next() else { return };
-    first.others = letters.collect();
-    let _gone = done.send(first);
 }
 
 /// The answer to a call. The blocks go back with it, so that their memory is freed on the thread that made them: freeing
@@ -75,23 +69,17 @@ pub(crate) fn send_all(submissions: Vec<Submission>, shared: &Shared) {
 pub(crate) struct Answered {
     outcomes: Vec<Option<Outcome>>,
     _blocks: Vec<Waiting>,
-    /// Answers that are passed on when this one arrives, or when nobody is there to take it.
-    others: Vec<(oneshot::Sender<Answered>, Answered)>,
 }
 
 impl Answered {
-    pub(crate) fn into_outcomes(mut self) -> Vec<Outcome> {
+    pub(crate) fn into_outcomes(self) -> Vec<Outcome> {
         let unanswered = || Err(PublishError::Unknown { reason: "the queue lost the answer".to_owned() });
-        let outcomes = std::mem::take(&mut self.outcomes);
-        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(unanswered)).collect()
+        self.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(unanswered)).collect()
     }
-}
 
-impl Drop for Answered {
-    fn drop(&mut self) {
-        for (done, answered) in std::mem::take(&mut self.others) {
-            let _gone = done.send(answered);
-        }
+    #[cfg(test)]
+    pub(crate) fn empty() -> Self {
+        Self { outcomes: Vec::new(), _blocks: Vec::new() }
     }
 }
 
@@ -242,36 +230,6 @@ impl Intake {
                 Some(left) => self.wake.wait_timeout(pending, left).unwrap_or_else(PoisonError::into_inner).0,
                 None => self.wake.wait(pending).unwrap_or_else(PoisonError::into_inner),
             };
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn answered(others: Vec<(oneshot::Sender<Answered>, Answered)>) -> Answered {
-        Answered { outcomes: Vec::new(), _blocks: Vec::new(), others }
-    }
-
-    #[test]
-    fn everyone_is_told_whoever_has_gone() {
-        for first_has_gone in [false, true] {
-            let (first, first_waits) = oneshot::channel();
-            let (second, second_has_gone) = oneshot::channel();
-            let (third, mut third_waits) = oneshot::channel();
-            drop(second_has_gone);
-            let all = answered(vec![(second, answered(Vec::new())), (third, answered(Vec::new()))]);
-            if first_has_gone {
-                drop(first_waits);
-                assert!(first.send(all).is_err());
-            } else {
-                first.send(all).unwrap();
-                assert!(third_waits.try_recv().is_err(), "the first passes it on");
-                // Whether it takes its answer or goes away with it.
-                drop(first_waits);
-            }
-            assert!(third_waits.try_recv().is_ok(), "first has gone: {first_has_gone}");
         }
     }
 }

@@ -21,6 +21,7 @@ pub mod files;
 mod footer;
 mod format;
 mod gaps;
+mod herald;
 mod history;
 mod intake;
 mod keeper;

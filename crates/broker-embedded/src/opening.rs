@@ -73,6 +73,7 @@ pub(crate) fn open(options: &Options, metrics: Metrics, files: Arc<dyn Files>) -
         tenants,
         taken_bytes: AtomicU64::new(used),
         intake: Intake::default(),
+        herald: Arc::default(),
         spare: SpareDesk::new(sizes.file_bytes),
         state: Mutex::default(),
         unit_wake: Notify::new(),

@@ -9,6 +9,7 @@ use wavehouse_broker::{BrokerHealth, PublishError, Settle, Settlement, Ticket};
 use wavehouse_core::LogId;
 
 use crate::files::Files;
+use crate::herald::Herald;
 use crate::intake::{Intake, lock};
 use crate::metrics::Metrics;
 use crate::options::Sizes;
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     /// Bytes of all log files on disk, spare and free ones included.
     pub(crate) taken_bytes: AtomicU64,
     pub(crate) intake: Intake,
+    pub(crate) herald: Arc<Herald>,
     pub(crate) spare: SpareDesk,
     pub(crate) state: Mutex<State>,
     /// Wakes the reader of the unit. There is one at a time.
