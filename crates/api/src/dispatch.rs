@@ -164,7 +164,7 @@ async fn handle(
         Route::OpsSchema => ops::schema(shared, &Query::parse(head.uri.query())?),
         Route::Stream => {
             let subscriber = subscribe(shared, head.uri.query(), &head.headers).await?;
-            Ok(live::response(subscriber, shared.stop_streams.clone()))
+            Ok(live::response(subscriber))
         }
         Route::DlqStats => dlq::stats(shared, &Query::parse(head.uri.query())?).await,
         Route::Dlq => dlq::list(shared, &Query::parse(head.uri.query())?).await,

@@ -25,23 +25,17 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{Either, StreamBody};
-use tokio_util::sync::CancellationToken;
 
 use crate::body::Body;
 use crate::respond::empty;
 
 /// A stream through the HTTP server.
-pub(crate) fn response(subscriber: Subscriber, stop: CancellationToken) -> Response<Body> {
+pub(crate) fn response(subscriber: Subscriber) -> Response<Body> {
     let first = futures_util::stream::once(async { Ok(Frame::data(Bytes::from_static(frame::CONNECTED))) });
-    let rest = futures_util::stream::unfold(Some((subscriber, stop)), |open| async {
-        let (mut subscriber, stop) = open?;
-        let step = tokio::select! {
-            biased;
-            () = stop.cancelled() => Step::End(frame::STOPPING),
-            step = subscriber.next() => step,
-        };
-        let (bytes, open) = match step {
-            Step::Send(pieces) => (pieces.concat().into(), Some((subscriber, stop))),
+    let rest = futures_util::stream::unfold(Some(subscriber), |open| async {
+        let mut subscriber = open?;
+        let (bytes, open) = match subscriber.next().await {
+            Step::Send(pieces) => (pieces.concat().into(), Some(subscriber)),
             Step::End(last) => (Bytes::from_static(last), None),
         };
         Some((Ok(Frame::data(bytes)), open))

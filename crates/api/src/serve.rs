@@ -58,10 +58,9 @@ async fn connection(shared: Arc<Shared>, mut stream: TcpStream, stop: Cancellati
         Some(true) => {
             drop(stop);
             let opened = Box::pin(live::begin(&shared, &mut stream, HEAD_TIMEOUT)).await;
-            let stop = shared.stop_streams.clone();
             drop(shared);
             if let Some(subscriber) = opened {
-                live::push(stream, subscriber, stop).await;
+                live::push(stream, subscriber).await;
             }
         }
         Some(false) => Box::pin(requests(shared, stream, stop)).await,

@@ -91,10 +91,12 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(options: ApiOptions, parts: ApiParts) -> Self {
+        let stop_streams = CancellationToken::new();
+        let hub = Hub::new(Arc::clone(&parts.broker), parts.metrics.clone(), stop_streams.clone());
         Self {
             bodies: BodyBudget::new(options.bodies_in_flight_bytes_max),
-            hub: Arc::new(Hub::new(Arc::clone(&parts.broker), parts.metrics.clone())),
-            stop_streams: CancellationToken::new(),
+            hub: Arc::new(hub),
+            stop_streams,
             streams: AtomicU32::new(0),
             options,
             tenant: TenantId::default(),

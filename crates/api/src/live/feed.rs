@@ -1,11 +1,13 @@
 //! From history into rings: one task a table that is watched. It begins with the first subscriber and ends with the last.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use wavehouse_broker::{Broker, HistoryEvent, HistoryFilter, HistoryStart, HistoryStream};
 use wavehouse_core::TableRef;
 
@@ -35,10 +37,14 @@ pub(crate) struct Channel {
     pub(crate) replayed: FrameCounters,
     /// Signs of life.
     pub(crate) keepalives: FrameCounters,
+    /// Ends every stream.
+    pub(crate) stop: CancellationToken,
+    /// What subscribers look at instead when they are woken: a look costs next to nothing.
+    stopped: AtomicBool,
 }
 
 impl Channel {
-    fn new(table: &TableRef, digits: usize, metrics: &Metrics) -> Self {
+    fn new(table: &TableRef, digits: usize, metrics: &Metrics, stop: &CancellationToken) -> Self {
         Self {
             ring: Mutex::default(),
             version: watch::Sender::new(0),
@@ -48,6 +54,8 @@ impl Channel {
             events: metrics.frames(FrameKind::Event),
             replayed: metrics.frames(FrameKind::Replay),
             keepalives: metrics.frames(FrameKind::Keepalive),
+            stop: stop.clone(),
+            stopped: AtomicBool::new(false),
         }
     }
 
@@ -59,8 +67,17 @@ impl Channel {
         self.version.subscribe()
     }
 
+    /// Whether every stream is to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
     fn push(&self, chunk: Chunk) {
         self.ring().push(chunk);
+        self.wake();
+    }
+
+    fn wake(&self) {
         self.version.send_modify(|version| *version += 1);
     }
 }
@@ -75,6 +92,7 @@ struct Entry {
 pub(crate) struct Hub {
     broker: Arc<dyn Broker>,
     metrics: Metrics,
+    stop: CancellationToken,
     state: Mutex<State>,
 }
 
@@ -85,8 +103,9 @@ struct State {
 }
 
 impl Hub {
-    pub(crate) fn new(broker: Arc<dyn Broker>, metrics: Metrics) -> Self {
-        Self { broker, metrics, state: Mutex::default() }
+    /// `stop` ends every stream.
+    pub(crate) fn new(broker: Arc<dyn Broker>, metrics: Metrics, stop: CancellationToken) -> Self {
+        Self { broker, metrics, stop, state: Mutex::default() }
     }
 
     /// The channel of a table, fed from now on at the latest.
@@ -111,11 +130,11 @@ impl Hub {
         table: &TableRef,
         digits: usize,
     ) -> (Arc<Channel>, watch::Receiver<bool>) {
-        let channel = Arc::new(Channel::new(table, digits, &self.metrics));
+        let channel = Arc::new(Channel::new(table, digits, &self.metrics, &self.stop));
         let (tell, ready) = watch::channel(false);
         let entry = Entry { channel: Arc::clone(&channel), ready: ready.clone() };
         state.tables.insert(table.clone(), entry);
-        state.feeds.spawn(feed(Arc::clone(self), table.clone(), Arc::clone(&channel), tell));
+        state.feeds.spawn(feed_until_stop(Arc::clone(self), table.clone(), Arc::clone(&channel), tell));
         (channel, ready)
     }
 
@@ -136,12 +155,25 @@ impl Hub {
     }
 }
 
-async fn feed(hub: Arc<Hub>, table: TableRef, channel: Arc<Channel>, ready: watch::Sender<bool>) {
+/// Feeds, and at the stop wakes those who watch: one task waits for it in place of thousands.
+async fn feed_until_stop(hub: Arc<Hub>, table: TableRef, channel: Arc<Channel>, ready: watch::Sender<bool>) {
+    let stop = hub.stop.clone();
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {
+            channel.stopped.store(true, Ordering::Release);
+            channel.wake();
+        }
+        () = feed(&hub, &table, &channel, &ready) => {}
+    }
+}
+
+async fn feed(hub: &Hub, table: &TableRef, channel: &Arc<Channel>, ready: &watch::Sender<bool>) {
     loop {
         let opened = hub.broker.open_history(HistoryStart::Live, HistoryFilter::Table(table.clone())).await;
         match opened {
             Ok(history) => {
-                if let Fed::Unwatched = pour(&hub, &table, &channel, history, &ready).await {
+                if let Fed::Unwatched = pour(hub, table, channel, history, ready).await {
                     return;
                 }
             }
@@ -149,12 +181,12 @@ async fn feed(hub: Arc<Hub>, table: TableRef, channel: Arc<Channel>, ready: watc
                 tracing::warn!(%table, error = %wavehouse_core::chain(&error), "history cannot be read");
             }
         }
-        if hub.forget_if_idle(&table, &channel) {
+        if hub.forget_if_idle(table, channel) {
             return;
         }
         // What was stored meanwhile is missing in the ring: whoever watches must resume from history.
         channel.ring().clear();
-        channel.version.send_modify(|version| *version += 1);
+        channel.wake();
         tokio::time::sleep(AGAIN).await;
     }
 }

@@ -16,7 +16,6 @@ use http::{Request, Response, Version};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_util::sync::CancellationToken;
 
 use super::frame;
 use super::subscriber::{Step, Subscriber};
@@ -68,13 +67,13 @@ pub(crate) async fn begin(
 }
 
 /// Pushes a stream to its end. This is what each open stream costs, so it holds no more than it needs to wait.
-pub(crate) async fn push(mut stream: TcpStream, mut subscriber: Box<Subscriber>, stop: CancellationToken) {
+pub(crate) async fn push(mut stream: TcpStream, mut subscriber: Box<Subscriber>) {
     loop {
+        // What is to be sent comes first: whether the client has gone, a write tells as well.
         let step = tokio::select! {
             biased;
-            () = stop.cancelled() => Step::End(frame::STOPPING),
-            () = gone(&mut stream) => return,
             step = subscriber.next() => step,
+            () = gone(&mut stream) => return,
         };
         let written = match step {
             Step::Send(mut pieces) => write(&mut stream, &mut pieces).await,
@@ -223,7 +222,7 @@ mod tests {
     use super::*;
 
     /// The task of an open stream, without the runtime's part.
-    fn bytes_of<F>(_: impl Fn(TcpStream, Box<Subscriber>, CancellationToken) -> F) -> usize {
+    fn bytes_of<F>(_: impl Fn(TcpStream, Box<Subscriber>) -> F) -> usize {
         size_of::<F>()
     }
 

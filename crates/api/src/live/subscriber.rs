@@ -1,12 +1,14 @@
 //! One who watches a table: what was asked for from history, then live, with no gap and no twin between them.
 
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::HeaderMap;
 use tokio::sync::watch;
+use tokio::time::{Instant, Sleep, sleep_until};
 use wavehouse_broker::{HistoryEvent, HistoryFilter, HistoryStart, HistoryStream};
 use wavehouse_core::{Position, TableName, TableRef, Timestamp};
 
@@ -48,6 +50,10 @@ pub(crate) struct Subscriber {
     replayed: u64,
     phase: Phase,
     keepalive: Duration,
+    /// When something was last sent.
+    sent_at: Instant,
+    /// Goes off when the stream may have been quiet for long. It is not put forward with each row, but when it goes off.
+    alarm: Pin<Box<Sleep>>,
     began: Instant,
 }
 
@@ -81,14 +87,17 @@ pub(crate) async fn open(
         }
     };
     shared.metrics.streams.inc();
+    let (keepalive, began) = (shared.next_keepalive(), Instant::now());
     Ok(Subscriber {
         channel,
         version,
         place,
         replayed: 0,
         phase,
-        keepalive: shared.next_keepalive(),
-        began: Instant::now(),
+        keepalive,
+        sent_at: began,
+        alarm: Box::pin(sleep_until(began + keepalive)),
+        began,
     })
 }
 
@@ -110,7 +119,7 @@ impl Subscriber {
             let step = match self.phase {
                 Phase::Live => self.live().await,
                 // Boxed, as a stream is live for most of its life.
-                Phase::Replay { .. } => Box::pin(self.replay()).await,
+                Phase::Replay { .. } => Box::pin(self.replay_until_stop()).await,
             };
             if let Some(step) = step {
                 return step;
@@ -119,6 +128,9 @@ impl Subscriber {
     }
 
     async fn live(&mut self) -> Option<Step> {
+        if self.channel.is_stopped() {
+            return Some(Step::End(frame::STOPPING));
+        }
         // Looked at before the ring, so that what is pushed after the look wakes us.
         self.version.borrow_and_update();
         let taken = self.channel.ring().take(self.place);
@@ -128,12 +140,11 @@ impl Subscriber {
                 Some(Step::End(frame::LAGGED))
             }
             Taken::Chunks(chunks, _) if chunks.is_empty() => {
-                match tokio::time::timeout(self.keepalive, self.version.changed()).await {
-                    Ok(_changed) => None,
-                    Err(_quiet) => {
-                        self.channel.keepalives.add(1, frame::KEEPALIVE.len());
-                        Some(Step::Send(vec![Bytes::from_static(frame::KEEPALIVE)]))
-                    }
+                tokio::select! {
+                    biased;
+                    // The channel is ours as well, so its sender is not gone.
+                    _changed = self.version.changed() => None,
+                    () = self.alarm.as_mut() => self.alarmed(),
                 }
             }
             Taken::Chunks(chunks, next) => {
@@ -147,8 +158,32 @@ impl Subscriber {
                 }
                 let bytes = pieces.iter().map(Bytes::len).sum();
                 self.channel.events.add(rows, bytes);
+                self.sent_at = Instant::now();
                 (!pieces.is_empty()).then_some(Step::Send(pieces))
             }
+        }
+    }
+
+    /// A sign of life, if the stream has been quiet for long enough.
+    fn alarmed(&mut self) -> Option<Step> {
+        let now = Instant::now();
+        let quiet = now >= self.sent_at + self.keepalive;
+        if quiet {
+            self.sent_at = now;
+        }
+        self.alarm.as_mut().reset(self.sent_at + self.keepalive);
+        quiet.then(|| {
+            self.channel.keepalives.add(1, frame::KEEPALIVE.len());
+            Step::Send(vec![Bytes::from_static(frame::KEEPALIVE)])
+        })
+    }
+
+    async fn replay_until_stop(&mut self) -> Option<Step> {
+        let stop = self.channel.stop.clone();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => Some(Step::End(frame::STOPPING)),
+            step = self.replay() => step,
         }
     }
 
@@ -189,6 +224,7 @@ impl Subscriber {
             }
         }
         self.channel.replayed.add(rows, bytes.len());
+        self.sent_at = Instant::now();
         (!bytes.is_empty()).then(|| Step::Send(vec![bytes.into()]))
     }
 }
