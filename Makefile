@@ -3,7 +3,7 @@
 # CARGO_TARGET_DIR and WH_* variables are honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak bench fmt lint deps clean-data build
+.PHONY: help run test soak bench bench-peers bench-growth fmt lint deps clean-data build
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PROGRAMS := -p wavehouse-server -p wavehouse-clickhouse-embedded
@@ -33,6 +33,16 @@ bench: ## Prints figures: ingest, end to end, and what they are held against
 	scripts/deps run
 	cargo build --release $(PROGRAMS)
 	scripts/bench
+
+bench-peers: ## The same beside other servers that do a part of the job; fetches them
+	scripts/deps run
+	cargo build --release $(PROGRAMS)
+	scripts/bench-peers
+
+bench-growth: ## Prints figures for 1 to 10,000 tables
+	scripts/deps run
+	cargo build --release $(PROGRAMS)
+	scripts/bench-growth
 
 fmt: ## Formats the code
 	cargo fmt --all

@@ -115,10 +115,14 @@ pub(super) async fn run(args: &IngestArgs, key: Option<&str>) -> anyhow::Result<
     let live: Arc<Live> = Arc::default();
     let there = if args.drain { count(&gateway, &tables).await? } else { 0 };
     let (tally, cost) = watched(&plan, &args.load.pids, &live, Some(&gateway)).await?;
+    let loaded = Instant::now();
     if args.drain {
         drain(&gateway, &tables, there + live.rows.load(Ordering::Relaxed)).await?;
     }
     let mut result = describe(&plan, &tally, &args.output.label);
+    if args.drain {
+        result.more.insert("drain_s".to_owned(), loaded.elapsed().as_secs_f64());
+    }
     result.cost = cost;
     result.derive(plan.shape.row_bytes);
     result.print(args.output.json)

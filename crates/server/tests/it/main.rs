@@ -9,3 +9,4 @@ mod http;
 mod program;
 mod soak;
 mod stop;
+mod stream;
