@@ -102,6 +102,10 @@ fn read_start(text: &[u8], tokens: &mut Tokens<'_>) -> Option<Start> {
                 let name = tokens.next()?;
                 let format = Some(String::from_utf8_lossy(&text[name.start..name.end]).into_owned());
                 let rows_start = name.end + line_end(&text[name.end..]);
+                // What ends in blanks may go on with the line break that belongs to them.
+                let line_is_over = text[..rows_start].ends_with(b"\n");
+                let rest_is_open = matches!(text[rows_start..], [] | [b'\r']);
+                tokens.cut |= !tokens.whole && rest_is_open && !line_is_over;
                 return Some(Start::InsertRows(Rows { statement_end: token.start, format, rows_start }));
             }
             Kind::Word if depth == 0 && token.is(text, "FROM") => {
@@ -274,6 +278,12 @@ mod tests {
             assert!(matches!(found, Start::Unclear), "{cut}: {found:?}");
         }
         assert_eq!(start(text, false), start(text, true));
+        for cut in ["insert into t format CSV ", "insert into t format CSV\r", "insert into t format CSV \r"]
+        {
+            assert_eq!(start(cut.as_bytes(), false), Start::Unclear, "{cut:?}");
+        }
+        let line = b"insert into t format CSV\n";
+        assert_eq!(start(line, false), start(line, true));
         assert_eq!(start(b"select 1 ", false), Start::Query);
     }
 

@@ -159,6 +159,10 @@ pub fn decode_block(table: TableRef, bytes: &Bytes) -> Result<RowBlock, BlockErr
     let mut segments = Vec::with_capacity(count);
     for _ in 0..count {
         let (received_at, rows, length) = (Timestamp(fields.u64()?), fields.u32()?, fields.u32()?);
+        // A row has a line break at least, so rows can be counted without a thought of overflow.
+        if rows > length {
+            return Err(BlockError::Malformed);
+        }
         let scope_bytes = fields.u16()? as usize;
         let scope = std::str::from_utf8(fields.take(scope_bytes)?).map_err(|_| BlockError::Malformed)?;
         let scope = Scope::parse(scope).map_err(|_| BlockError::Malformed)?;
@@ -250,6 +254,18 @@ mod tests {
         fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _outcome = decode_block(table(), &bytes.into());
         }
+    }
+
+    #[test]
+    fn more_rows_than_bytes_are_no_block() {
+        let mut block = one(1, "", &["{}".into()]);
+        block.segments = vec![
+            Segment { rows: u32::MAX, bytes: 0, ..block.segments[0].clone() },
+            block.segments[0].clone(),
+        ];
+        let mut bytes = Vec::new();
+        encode_block(&block, &mut bytes);
+        assert_eq!(decode_block(table(), &bytes.into()), Err(BlockError::Malformed));
     }
 
     #[test]
