@@ -55,3 +55,52 @@ async fn letters_are_seen_mended_and_sent_on() {
     .await;
     assert!(dlq(&gateway, &["ls"]).contains("0  in all"));
 }
+
+/// The rows behind the bad one take a second to store, and the gateway is killed within it: buried, not acknowledged.
+#[tokio::test]
+async fn killed_between_burying_and_acknowledging_it_buries_once() {
+    let mut gateway = Program::dev(&[]);
+    gateway.up().await;
+    wait_page(&gateway).await;
+    let client = gateway.plain_client();
+    sql(
+        &client,
+        "CREATE TABLE slow (a UInt32, wait UInt8 MATERIALIZED sleepEachRow(0.01), CONSTRAINT small CHECK a < 1000) \
+         ORDER BY a SETTINGS non_replicated_deduplication_window = 1000",
+    )
+    .await;
+    assert_eq!(client.post("/v1/ops/schema/refresh", "").await.status, 200);
+    let rows: String =
+        (0..120).map(|n| format!("{{\"a\":{}}}\n", if n == 20 { 1000 + n } else { n })).collect();
+    assert_eq!(client.post("/v1/ingest?table=slow", rows).await.status, 200);
+    let letters = async || {
+        let answer = client.get("/v1/ops/dlq?table=slow").await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.text
+    };
+    wait_for("the letter", SOON, async || letters().await.contains("1020")).await;
+    let before = letters().await;
+    let waiting = client.get("/metrics").await.text;
+    assert!(
+        waiting.contains(r#"wavehouse_queue_unwritten_rows{tenant="0",table="slow"} 120"#),
+        "nothing of the batch is acknowledged yet: {waiting}"
+    );
+    gateway.kill9();
+
+    gateway.up().await;
+    wait_page(&gateway).await;
+    let client = gateway.plain_client();
+    wait_for("every other row", SOON, async || {
+        !client.get("/metrics").await.text.contains("wavehouse_queue_unwritten_rows{")
+    })
+    .await;
+    let found = sql(&client, "SELECT count() AS n, uniqExact(a) AS u FROM slow").await;
+    assert_eq!(found, r#"[{"n":119,"u":119}]"#);
+    let after = client.get("/v1/ops/dlq?table=slow").await.text;
+    let positions = |text: &str| {
+        let page: serde_json::Value = serde_json::from_str(text).unwrap();
+        page["letters"].as_array().unwrap().iter().map(|letter| letter["id"].to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(positions(&before).len(), 1, "{before}");
+    assert_eq!(positions(&before), positions(&after));
+}
