@@ -57,6 +57,8 @@ impl<'t> RecordReader<'t> {
         self.seen.fill(0);
         self.lengths.clear();
         self.error = None;
+        // The record before may have ended in the middle of a value that was judged already.
+        drop(self.judge.take_flaw());
         cursor.begin_record();
         cursor.enter()?;
         let is_empty = cursor.is_empty(b'}');

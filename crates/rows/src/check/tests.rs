@@ -168,6 +168,14 @@ fn a_broken_line_is_refused_alone() {
 }
 
 #[test]
+fn a_line_that_breaks_in_a_bad_value_does_not_spoil_the_next() {
+    let table = table_of(vec![Column::new("a", "Array(Int8)", 1)]);
+    let body = "{\"a\":[300,\n{\"a\":[1]}\n{\"a\":[2]}";
+    let checked = check_body(body.as_bytes(), Lines, &table, &OPTIONS).unwrap();
+    assert_eq!((checked.rows, checked.refused.len()), (2, 1), "{:?}", checked.refused);
+}
+
+#[test]
 fn an_object_over_several_lines_is_one_row() {
     rows("{\n\"a\": 1\n}\n{ \"a\":2}\n", Lines, &[r#"{"a": 1}"#, r#"{ "a":2}"#], &[]);
 }
