@@ -3,7 +3,7 @@
 # CARGO_TARGET_DIR and WH_* variables are honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak bench bench-peers bench-growth fmt lint deps clean-data build
+.PHONY: help run test soak bench bench-peers bench-growth fuzz fmt lint deps clean-data build
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PROGRAMS := -p wavehouse-server -p wavehouse-clickhouse-embedded
@@ -23,6 +23,7 @@ test: ## Runs every test, with real engines and the official clients; nothing is
 	scripts/deps test
 	cargo build --profile test $(PROGRAMS)
 	cargo test --workspace
+	cargo test --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz
 
 soak: ## Kills the gateway and the engine a hundred times under load and counts the rows
 	scripts/deps run
@@ -44,12 +45,21 @@ bench-growth: ## Prints figures for 1 to 10,000 tables
 	cargo build --release $(PROGRAMS)
 	scripts/bench-growth
 
+fuzz: ## Feeds the parsers bytes of a fuzzer's making, FUZZ_S seconds each (3600); needs nightly and cargo-fuzz
+	for target in lines values block request; do \
+		mkdir -p fuzz/found/$$target && cargo +nightly fuzz run --features fuzzer $$target fuzz/found/$$target \
+		fuzz/corpus/$$target -- -max_total_time=$(or $(FUZZ_S),3600) -max_len=4096 -timeout=10 || exit 1; \
+	done
+
 fmt: ## Formats the code
 	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
 
 lint: ## Checks format and lints; warnings are errors
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz --lib --tests -- -D warnings
 
 deps: ## Fetches the engine, sample rows and official clients into .deps/
 	scripts/deps test

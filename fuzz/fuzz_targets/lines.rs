@@ -1,0 +1,5 @@
+//! Bodies into rows.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| wavehouse_fuzz::lines(data));

@@ -1,0 +1,5 @@
+//! One value into a column of some type.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| wavehouse_fuzz::values(data));
