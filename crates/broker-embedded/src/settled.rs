@@ -32,11 +32,6 @@ impl Settled {
             || self.above.range(..=sequence).next_back().is_some_and(|(_, last)| sequence <= *last)
     }
 
-    /// Whether all of a range is settled.
-    pub(crate) fn covers(&self, first: u64, last: u64) -> bool {
-        self.first_open(first) > last
-    }
-
     /// The first block at or after `from` that is not settled.
     pub(crate) fn first_open(&self, from: u64) -> u64 {
         let from = from.max(self.floor + 1);
@@ -109,7 +104,7 @@ mod tests {
             prop_assert_eq!(settled.first_open(probe), open);
             let count = (probe..=55).filter(|s| !model.contains(s)).count() as u64;
             prop_assert_eq!(settled.open_between(probe, 55), count);
-            prop_assert_eq!(settled.covers(probe, probe + 3), (probe..=probe + 3).all(|s| model.contains(&s)));
+            prop_assert_eq!(settled.first_open(probe) > probe + 3, (probe..=probe + 3).all(|s| model.contains(&s)));
             // As few ranges as can be.
             let runs = model.iter().filter(|s| !model.contains(&(**s - 1))).count();
             let floor = usize::from(settled.floor() > 0);

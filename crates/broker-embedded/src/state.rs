@@ -67,9 +67,14 @@ impl Table {
         Stock { settled: &self.settled, damaged: &self.damaged, end: self.end }
     }
 
-    /// Drops the recorded cut once all of its blocks are settled.
+    /// Drops the recorded cut once all of its blocks are settled, but for those that cannot be read.
     pub(crate) fn check_cut(&mut self) {
-        if self.cut.as_ref().is_some_and(|cut| self.settled.covers(cut.first.0, cut.last.0)) {
+        let Some(cut) = &self.cut else { return };
+        let mut at = self.settled.first_open(cut.first.0);
+        while at <= cut.last.0 && self.damaged.contains(&at) {
+            at = self.settled.first_open(at + 1);
+        }
+        if at > cut.last.0 {
             self.cut = None;
         }
     }

@@ -11,7 +11,7 @@ use wavehouse_broker::{
     Cut, CutError, Deliveries, Delivery, OpenUnit, OpenUnitError, RowBudget, SPLITS_MAX, UnitControl,
     UnitLost,
 };
-use wavehouse_core::{TableRef, UnitId};
+use wavehouse_core::{Sequence, TableRef, UnitId};
 
 use crate::intake::{Item, WriteFault};
 use crate::read::{Got, may_wait, read_plan};
@@ -266,6 +266,12 @@ impl UnitControl for Control {
             Ok(Err(WriteFault::Ended(reason))) => Err(CutError::Unavailable { table, reason }),
             Err(_) => Err(CutError::Lost { table }),
         }
+    }
+
+    fn damaged(&self, table: &TableRef, first: Sequence, last: Sequence) -> bool {
+        let state = self.held.shared.state();
+        let table = state.by_name.get(table).and_then(|id| state.table(*id));
+        first <= last && table.is_some_and(|table| table.damaged.range(first.0..=last.0).next().is_some())
     }
 
     fn halt(&self) {

@@ -77,6 +77,11 @@ pub trait UnitControl: Send + Sync + 'static {
     /// [`CutError`]; the insert must not be sent then.
     async fn record_cut(&self, cut: Cut) -> Result<(), CutError>;
 
+    /// Whether one of these blocks of `table` was passed over because it cannot be read. Such a block is kept and told, and
+    /// never handed out; that it is missing does not mean that it was acked, so a recorded cut with such a block cannot be
+    /// honoured.
+    fn damaged(&self, table: &TableRef, first: Sequence, last: Sequence) -> bool;
+
     /// Hands out no new blocks; the unit stays owned.
     fn halt(&self);
 

@@ -256,6 +256,8 @@ async fn damaged(sealed: bool) {
     };
     assert_eq!(of("a"), [0, 1, 2, 3, 5, 6, 7, 8, 9], "the rest of the table goes on");
     assert_eq!((of("b"), of("c")), ((0..10).collect(), (0..10).collect()));
+    let told = |first, last| unit.control.damaged(&tables[0], Sequence(first), Sequence(last));
+    assert!(told(5, 5) && told(1, 10) && !told(1, 4) && !told(6, 10), "the worker is told which it was");
     // It is kept: neither given back nor counted as written.
     within(broker.sweep(Timestamp(u64::MAX / 2))).await;
     assert_eq!(broker.depths().len(), 1);
@@ -272,6 +274,33 @@ async fn damaged(sealed: bool) {
     }
     assert_eq!((read, hole_after), (vec![0, 1, 2, 3, 5, 6, 7, 8, 9], Some(3)), "readers are told");
     within(broker.close()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cut_over_a_damaged_row_ends_with_the_last_readable_one() {
+    let files = Faulty::default();
+    let options = options(Path::new("/nowhere"));
+    let broker = open_on(&options, Arc::new(files.clone()));
+    let t = table("t");
+    for number in 0..3 {
+        submit(&broker, numbered(&t, number, 100)).await.unwrap();
+    }
+    let unit = open_unit(&broker).await;
+    let recorded = Cut { last: Sequence(3), ..cut(&t, Sequence(1), 7) };
+    within(unit.control.record_cut(recorded.clone())).await.unwrap();
+    within(broker.close()).await.unwrap();
+    let files = files.kill();
+    let (path, at) = files.find(b"{\"n\":1,").unwrap();
+    files.damage(&path, at + 20);
+    let broker = open_on(&options, Arc::new(files));
+    let mut unit = open_unit(&broker).await;
+    assert_eq!(unit.cuts, [recorded]);
+    let (first, last) = (next(&mut unit).await, next(&mut unit).await);
+    assert_eq!((first.sequence(), last.sequence()), (Sequence(1), Sequence(3)));
+    first.ack();
+    last.ack();
+    within(unit.control.release()).await;
+    assert_eq!(open_unit(&broker).await.cuts, [], "nothing of it is left to honour");
 }
 
 /// More than a log file holds, so that what came before is in a sealed one.

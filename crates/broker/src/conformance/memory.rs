@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
-use wavehouse_core::{LogId, Position, RowBlock, TableRef, TenantId, Timestamp, UnitId};
+use wavehouse_core::{LogId, Position, RowBlock, Sequence, TableRef, TenantId, Timestamp, UnitId};
 
 pub use fixture::MemoryFixture;
 
@@ -113,6 +113,15 @@ impl MemoryStore {
         state.open = None;
         drop(state);
         self.0.notify();
+    }
+
+    /// Makes a stored block unreadable, as a disk may.
+    pub fn damage(&self, table: &TableRef, sequence: Sequence) {
+        let mut state = self.0.lock();
+        let block = state.kept.tables.get_mut(table).and_then(|table| table.blocks.get_mut(&sequence));
+        if let Some(block) = block {
+            block.damaged = true;
+        }
     }
 
     /// Ends delivery of the unit as a take-over by another process would.

@@ -62,20 +62,27 @@ impl Core {
             return;
         };
         pending.touched = now;
-        match pending.rebuild.offer(sequence) {
-            offer @ (Offer::Collect | Offer::Complete) => {
+        let (offer, whole) = (pending.rebuild.offer(sequence), pending.whole);
+        match offer {
+            Offer::Collect | Offer::Complete => {
                 let load = held.load;
                 pending.collected.push(held);
                 pending.whole = offer == Offer::Complete;
                 self.holds(load);
                 self.check(index, now);
             }
+            Offer::Stored if self.is_broken(index) => {
+                self.begin_anew(index, now);
+                self.enqueue(index, held, now);
+            }
             Offer::Stored => {
                 held.delivery.ack();
                 self.ack_collected(index);
             }
             Offer::Past => {
-                if !pending.whole {
+                if !whole && self.is_broken(index) {
+                    self.begin_anew(index, now);
+                } else if !whole {
                     self.ack_collected(index);
                     self.end_pending(index, now);
                 }
@@ -117,6 +124,29 @@ impl Core {
         }
     }
 
+    /// Whether a batch that is being brought back has a block that cannot be read.
+    fn is_broken(&self, index: usize) -> bool {
+        let table = &self.tables[index];
+        table.pending.as_ref().is_some_and(|pending| {
+            let cut = pending.rebuild.cut();
+            self.units[table.unit].damaged(&table.name, cut.first, cut.last)
+        })
+    }
+
+    /// A batch that cannot come back whole: what there is of it is inserted as if it came for the first time. Nobody can
+    /// tell whether ClickHouse has it already, and rows that are there twice are better than none.
+    fn begin_anew(&mut self, index: usize, now: Instant) {
+        let table = &mut self.tables[index];
+        let collected = table.pending.as_mut().map(|pending| std::mem::take(&mut pending.collected));
+        tracing::error!(table = %table.name, "a batch of an earlier run has a block that cannot be read; its other rows are inserted anew and may be stored twice");
+        self.end_pending(index, now);
+        let collected = collected.unwrap_or_default();
+        self.lets_go(&collected);
+        for held in collected {
+            self.enqueue(index, held, now);
+        }
+    }
+
     /// There is no batch to bring back any more.
     fn end_pending(&mut self, index: usize, now: Instant) {
         self.tables[index].pending = None;
@@ -134,6 +164,11 @@ impl Core {
         for index in 0..self.tables.len() {
             let table = &self.tables[index];
             let Some(pending) = table.pending.as_ref().filter(|_| stalled(table, now)) else { continue };
+            if self.is_broken(index) {
+                self.begin_anew(index, now);
+                self.check(index, now);
+                continue;
+            }
             let in_hand: u64 = pending.collected.iter().map(|held| held.load.rows).sum();
             let depth = depths.iter().find(|depth| depth.table == table.name);
             if depth.map_or(0, |depth| depth.unwritten_rows) <= in_hand {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use wavehouse_core::Sequence;
+
 use crate::kit::{Answer, House, Scripted, block, constraint, lines, lost, table, unavailable};
 
 const S: Duration = Duration::from_secs(1);
@@ -63,6 +65,39 @@ async fn death_between_burying_and_acking_leaves_one_letter() {
     assert_eq!(house.letters().await.len(), 1);
     rows.remove(4);
     assert_eq!(house.sink.rows(&t), rows);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_with_an_unreadable_block_loses_no_other_row() {
+    // The first, a middle or the last block of a batch that was recorded and never stored, with more behind it or not.
+    for (bad, more) in [(1, true), (5, true), (10, true), (1, false), (5, false), (10, false)] {
+        let mut house = House::new(Scripted::new(|_, _| Answer::Fail(unavailable(None))));
+        house.start();
+        let t = table("t");
+        house.publish((0..10).map(|n| block(&t, lines(n * 10..(n + 1) * 10))).collect()).await;
+        tokio::time::sleep(S + S / 4).await;
+        house.crash().await;
+        house.store.damage(&t, Sequence(bad));
+        let mut wanted: Vec<String> = lines(0..100);
+        let from = (bad as usize - 1) * 10;
+        wanted.drain(from..from + 10);
+        if more {
+            house.publish(vec![block(&t, lines(100..120))]).await;
+            wanted.extend(lines(100..120));
+        }
+        house.sink.set(|_, _| Answer::Store);
+        house.start();
+        let end = tokio::time::Instant::now() + 120 * S;
+        while house.unwritten() > 10 && tokio::time::Instant::now() < end {
+            tokio::time::sleep(S).await;
+        }
+        assert_eq!(house.sink.rows(&t), wanted, "block {bad}, more behind it: {more}");
+        assert_eq!(house.unwritten(), 10, "what cannot be read stays");
+        house.crash().await;
+        house.start();
+        tokio::time::sleep(60 * S).await;
+        assert_eq!(house.sink.rows(&t), wanted, "nothing is left to do");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,7 +67,7 @@ impl Opened {
             return None;
         }
         let held = |sequence| self.out.get(&(table.number, sequence)).is_some_and(|out| out.until > now);
-        let mut open = table.blocks.range(table.floor..).filter(|(_, kept)| !kept.acked);
+        let mut open = table.blocks.range(table.floor..).filter(|(_, kept)| !kept.acked && !kept.damaged);
         let (sequence, _) = open.find(|(sequence, _)| !held(**sequence))?;
         let due = self.not_before.get(&(table.number, *sequence)).is_none_or(|at| *at <= now);
         due.then_some(*sequence)
@@ -172,6 +172,14 @@ impl UnitControl for MemoryUnit {
             Ok(())
         });
         recorded.unwrap_or(Err(lost))
+    }
+
+    fn damaged(&self, table: &TableRef, first: Sequence, last: Sequence) -> bool {
+        let found = self.with(|_, kept| {
+            let table = kept.tables.get(table);
+            table.is_some_and(|table| table.blocks.range(first..=last).any(|(_, kept)| kept.damaged))
+        });
+        found.unwrap_or(false)
     }
 
     fn halt(&self) {

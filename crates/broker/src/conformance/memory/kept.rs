@@ -17,6 +17,8 @@ use crate::unit::StoredBlock;
 pub(super) struct KeptBlock {
     pub(super) block: RowBlock,
     pub(super) acked: bool,
+    /// Whether it cannot be read.
+    pub(super) damaged: bool,
     /// Order of arrival among all tables.
     pub(super) serial: u64,
 }
@@ -114,7 +116,7 @@ impl Kept {
         let sequence = table.next;
         table.next = sequence.next();
         self.serial += 1;
-        table.blocks.insert(sequence, KeptBlock { block, acked: false, serial: self.serial });
+        table.blocks.insert(sequence, KeptBlock { block, acked: false, damaged: false, serial: self.serial });
         Position { log, sequence, row: 0 }
     }
 
