@@ -14,8 +14,8 @@ ops_env=(
 timed() { # timed LABEL OPTIONS... -- COMMAND...
     local label="$1"
     shift
-    ( on_core 0 env "${ops_env[@]}" "$wavehouse" bench start --json --label "$label" "$@" ) >>"$results" ||
-        say "$label was not measured"
+    ( on_core 0 env "${ops_env[@]}" "$wavehouse" bench start --json --label "$label" \
+        --header "X-Operator-Key: $key" "$@" ) >>"$results" 2>>"$work/ops.log" || say "$label was not measured; see $work/ops.log"
 }
 stripped_mb() { strip -o "$work/stripped" "$1" && stat -c %s "$work/stripped" | awk '{ print $1 / 1e6 }'; }
 
@@ -38,15 +38,15 @@ kill -STOP "$gateway" # it would want the engine as well
 ( on_core 0 env "${ops_env[@]}" WH_WORKER_HELD_ROWS=1000000 "$wavehouse" ) >"$work/ops.log" 2>&1 &
 ops=$!
 started+=("$ops")
-until_true "the second gateway" 30 curl -fsS -o "$work/ready" "http://127.0.0.1:$ops_port/readyz"
+until_true "the second gateway" 30 curl -fs -o "$work/ready" "http://127.0.0.1:$ops_port/readyz"
 kill -STOP "$engine"
 queue_mb() { du -sm "$work/ops/queue" | cut -f1; }
 until_full() {
-    ( on_core 1 "$wavehouse" bench ingest --url "http://127.0.0.1:$ops_port" --no-create --connections 4 \
+    ( on_core 1 "$wavehouse" bench ingest --header "X-Operator-Key: $key" --url "http://127.0.0.1:$ops_port" --no-create --connections 4 \
         --rows-per-request 1000 --warmup 0 --seconds 1 ) >/dev/null
     (($(queue_mb) >= 1024))
 }
-until_true "1 GiB" 60 until_full
+until_true "1 GiB" 4 until_full
 kill -KILL "$ops"
 wait "$ops" 2>/dev/null || true
 for ((round = 1; round <= 3; round++)); do
