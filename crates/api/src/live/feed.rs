@@ -237,3 +237,39 @@ async fn pour(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wavehouse_broker::conformance::{MemoryBroker, MemoryOptions};
+    use wavehouse_core::{TableName, TenantId};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_channel_lives_for_as_long_as_it_is_watched() {
+        let broker = Arc::new(MemoryBroker::new(MemoryOptions::default()));
+        let metrics = Metrics::register(&mut prometheus_client::registry::Registry::default());
+        let hub = Arc::new(Hub::new(broker, metrics, CancellationToken::new()));
+        let table = TableRef::new(TenantId::default(), TableName::parse("t").unwrap());
+        let watched = hub.join(&table, 3).await;
+        tokio::time::sleep(IDLE * 3).await;
+        assert!(hub.state().tables.contains_key(&table));
+        drop(watched);
+        tokio::time::sleep(IDLE * 3).await;
+        assert!(!hub.state().tables.contains_key(&table), "nobody watches");
+    }
+
+    #[tokio::test]
+    async fn all_who_watch_hear_of_the_stop() {
+        let broker = Arc::new(MemoryBroker::new(MemoryOptions::default()));
+        let metrics = Metrics::register(&mut prometheus_client::registry::Registry::default());
+        let stop = CancellationToken::new();
+        let hub = Arc::new(Hub::new(broker, metrics, stop.clone()));
+        let table = TableRef::new(TenantId::default(), TableName::parse("t").unwrap());
+        let watched = hub.join(&table, 3).await;
+        let mut version = watched.watch();
+        stop.cancel();
+        version.changed().await.unwrap();
+        assert!(watched.is_stopped());
+    }
+}
