@@ -153,10 +153,7 @@ async fn handle(
         Route::Version => Ok(health::version(shared)),
         Route::Metrics => health::metrics(shared),
         Route::Health => health::content_free(shared, &head.headers),
-        Route::Ingest => {
-            let query = Query::parse(head.uri.query())?;
-            ingest::handle(shared, &query, &head.headers, body).await
-        }
+        Route::Ingest => ingest::handle(shared, head, body).await,
         Route::OpsQuery => {
             let query = Query::parse(head.uri.query())?;
             ops::query(shared, &query, &head.headers, body).await

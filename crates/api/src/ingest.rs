@@ -7,7 +7,7 @@ mod answer;
 mod media;
 
 use bytes::Bytes;
-use http::{HeaderMap, Response};
+use http::{Response, request};
 use hyper::body::Incoming;
 use wavehouse_core::{RowBlock, Scope, TableName, TableRef, Timestamp};
 use wavehouse_rows::{
@@ -43,13 +43,13 @@ struct Plan {
 /// Takes the rows of a request.
 pub(crate) async fn handle(
     shared: &Shared,
-    query: &Query,
-    headers: &HeaderMap,
+    head: request::Parts,
     body: Incoming,
 ) -> Result<Response<Body>, ApiError> {
     if shared.is_stopping() {
         return Err(ApiError::Stopping);
     }
+    let (query, headers) = (Query::parse(head.uri.query())?, &head.headers);
     let tenant = tenant::of_header(headers, &shared.tenant)?;
     let name = query.get("table").filter(|name| !name.is_empty()).ok_or(ApiError::MissingTable)?;
     let name = TableName::parse(name).map_err(|error| ApiError::InvalidTable(error.to_string()))?;
@@ -63,8 +63,14 @@ pub(crate) async fn handle(
     };
     let ReadBody { bytes, mut held } = read_body(headers, body, &shared.bodies, BODY_BYTES_MAX).await?;
     let body_bytes = bytes.len();
+    // Thousands of requests may wait for the disk at once: none holds more than its rows by then.
+    drop((head, query));
+    // The bytes lie in the connection's read buffer, which it can use again for its next request only if nothing of it is
+    // held while this one waits for the disk.
     let mut checked = if bytes.len() <= INLINE_BYTES_MAX {
-        check(&bytes, &table.schema, &plan)?
+        let checked = check(&bytes, &table.schema, &plan)?;
+        drop(bytes);
+        checked
     } else {
         let (framing, received_at, row_bytes_max) = (plan.framing, plan.received_at, plan.row_bytes_max);
         let plan =

@@ -6,8 +6,8 @@
 //! request that it held up.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -28,6 +28,9 @@ const RECONNECT_WAIT: Duration = Duration::from_millis(50);
 const TEMPLATE_BYTES: usize = 512 * 1024;
 /// Most ready-made requests of one connection.
 const TEMPLATES_MAX: usize = 32;
+/// Connections that are counted together: a book of its own for each would cost memory that a load of thousands of
+/// connections spends its time on.
+const CONNECTIONS_A_BOOK: usize = 64;
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -165,11 +168,15 @@ pub(super) struct Live {
 
 /// Runs the plan to its end.
 pub(super) async fn run(plan: &Plan, live: &Arc<Live>) -> anyhow::Result<Tally> {
+    let wires = open_all(plan).await;
     let begin = Instant::now();
     let window = Window { from: begin + plan.warmup, until: begin + plan.warmup + plan.measure };
     let mut connections = JoinSet::new();
     let mut due = Vec::new();
-    for index in 0..plan.connections {
+    let books: Vec<_> = (0..plan.connections.div_ceil(CONNECTIONS_A_BOOK))
+        .map(|_| Arc::new(Mutex::new(Tally::new())))
+        .collect();
+    for (index, wire) in wires.into_iter().enumerate() {
         let receiver = plan.rate.map(|_rate| {
             let (sender, receiver) = mpsc::channel(OVERDUE_MAX);
             due.push(sender);
@@ -181,22 +188,39 @@ pub(super) async fn run(plan: &Plan, live: &Arc<Live>) -> anyhow::Result<Tally> 
             templates: templates(plan, index),
             next_id: ((index as u64) << 40) | ((std::process::id() as u64 & 0xffff) << 24),
             turn: 0,
-            tally: Tally::new(),
+            book: Arc::clone(&books[index / CONNECTIONS_A_BOOK]),
             live: Arc::clone(live),
         };
-        connections.spawn(one.run(receiver));
+        connections.spawn(one.run(wire, receiver));
     }
     let pacer = plan.rate.map(|rate| pacer::start(rate, begin, window.until, due)).transpose()?;
-    let mut total = Tally::new();
     let limit = tokio::time::Instant::from_std(window.until + LAST_ANSWERS_WAIT);
-    while let Ok(Some(tally)) = tokio::time::timeout_at(limit, connections.join_next()).await {
-        total.add(&tally?);
+    while let Ok(Some(ended)) = tokio::time::timeout_at(limit, connections.join_next()).await {
+        ended?;
+    }
+    let mut total = Tally::new();
+    for book in books {
+        total.add(&book.lock().unwrap_or_else(PoisonError::into_inner));
     }
     total.broken += connections.len() as u64; // those that never got their last answer
     if let Some(pacer) = pacer {
         total.not_offered = pacer.join().map_err(|_panic| anyhow::anyhow!("the pacer died"))?;
     }
     Ok(total)
+}
+
+/// Connects as often as planned, before anything is measured. What cannot be connected now is tried again later.
+async fn open_all(plan: &Plan) -> Vec<Option<Wire>> {
+    let mut opening = JoinSet::new();
+    for _ in 0..plan.connections {
+        let host = plan.shape.host.clone();
+        opening.spawn(async move { Wire::open(&host).await.ok() });
+    }
+    let mut wires = Vec::with_capacity(plan.connections);
+    while let Some(opened) = opening.join_next().await {
+        wires.push(opened.ok().flatten());
+    }
+    wires
 }
 
 /// The ready-made requests of one connection. All connections together go over every path.
@@ -225,14 +249,22 @@ struct Connection {
     templates: Vec<Template>,
     next_id: u64,
     turn: usize,
-    tally: Tally,
+    book: Arc<Mutex<Tally>>,
     live: Arc<Live>,
 }
 
 impl Connection {
-    async fn run(mut self, mut due: Option<mpsc::Receiver<Instant>>) -> Tally {
+    fn note(&self, entry: impl FnOnce(&mut Tally)) {
+        entry(&mut self.book.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    async fn run(mut self, mut wire: Option<Wire>, mut due: Option<mpsc::Receiver<Instant>>) {
         while Instant::now() < self.window.until {
-            let ended = match Wire::open(&self.plan.shape.host).await {
+            let opened = match wire.take() {
+                Some(wire) => Ok(wire),
+                None => Wire::open(&self.plan.shape.host).await,
+            };
+            let ended = match opened {
                 Ok(mut wire) => match &mut due {
                     Some(due) => self.open_loop(&mut wire, due).await,
                     None => self.closed_loop(&mut wire).await,
@@ -243,12 +275,11 @@ impl Connection {
                 Ok(Ended::Time) => break,
                 Ok(Ended::ServerCloses) => {}
                 Err(_broken) => {
-                    self.tally.broken += 1;
+                    self.note(|tally| tally.broken += 1);
                     tokio::time::sleep(RECONNECT_WAIT).await;
                 }
             }
         }
-        self.tally
     }
 
     async fn closed_loop(&mut self, wire: &mut Wire) -> Result<Ended, WireError> {
@@ -297,7 +328,8 @@ impl Connection {
         let rows = RowCounts::read(seen.status, body, self.plan.shape.rows as u64);
         self.live.rows.fetch_add(rows.kept, Ordering::Relaxed);
         if now >= self.window.from && now <= self.window.until {
-            self.tally.record(&rows, seen.status, now.saturating_duration_since(begun));
+            let took = now.saturating_duration_since(begun);
+            self.note(|tally| tally.record(&rows, seen.status, took));
         }
         if !is_taken(seen.status) && !self.plan.refused_wait.is_zero() {
             tokio::time::sleep(self.plan.refused_wait).await;
