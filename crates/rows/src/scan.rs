@@ -1,6 +1,9 @@
 //! A cursor over JSON text: RFC 8259 grammar, byte by byte, with nothing built and nothing copied.
 //!
 //! The text is UTF-8 already or its record is refused for that, so strings are read as bytes.
+//!
+//! What every value goes through is always inlined: left to the compiler, it depends on how many callers there are, and a
+//! fourth one made each row a quarter slower.
 
 mod number;
 mod text;
@@ -143,7 +146,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads a scalar whole, or sees the opening of a container.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn token(&mut self) -> Result<Token<'a>, Syntax> {
         match self.peek() {
             b'"' => self.string().map(Token::Text),

@@ -81,10 +81,7 @@ impl<'t> Judge<'t> {
         match (ty, *token) {
             (_, Token::Null) => Err(Why::Null),
             (ColumnType::String | ColumnType::Dynamic, _) => Ok(()),
-            (ColumnType::Variant(members), token) => {
-                let fits = members.iter().any(|member| self.judge(member, &token).is_ok());
-                if fits { Ok(()) } else { Err(Why::NoMember) }
-            }
+            (ColumnType::Variant(members), token) => self.judge_members(members, &token),
             (ColumnType::Int { bits, signed }, token) => number::int(*bits, *signed, token),
             (ColumnType::Interval, Token::Bool(_)) => Err(Why::NotWhole),
             (ColumnType::Interval, token) => number::int(64, true, token),

@@ -31,7 +31,7 @@ const DIGITS_OF_U64: usize = 19;
 
 impl<'a> Cursor<'a> {
     /// Reads a number; the cursor stands on `-` or a digit.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn number(&mut self) -> Result<Number<'a>, Syntax> {
         let start = self.at;
         let negative = self.peek() == b'-';

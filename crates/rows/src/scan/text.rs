@@ -27,7 +27,7 @@ fn stops(chunk: u64) -> u64 {
 
 impl<'a> Cursor<'a> {
     /// Reads a string; the cursor stands on its opening quote.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn string(&mut self) -> Result<Text<'a>, Syntax> {
         self.at += 1;
         let start = self.at;
@@ -51,7 +51,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Moves to the next quote, backslash, control character, or the end.
-    #[inline]
+    #[inline(always)]
     fn plain_run(&mut self) {
         let mut rest = self.rest();
         while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {

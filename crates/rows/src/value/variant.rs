@@ -2,7 +2,7 @@
 //! taken if some member takes it and none would take it for something else.
 
 use super::{Judge, Why};
-use crate::scan::{Cursor, Syntax};
+use crate::scan::{Cursor, Syntax, Token};
 use crate::types::ColumnType;
 
 impl Judge<'_> {
@@ -26,6 +26,13 @@ impl Judge<'_> {
             self.refuse(cursor, start, if guessed { Why::Guessed } else { Why::NoMember });
         }
         Ok(())
+    }
+
+    /// Of a map's key, which is a text.
+    #[cold]
+    pub(super) fn judge_members(&self, members: &[ColumnType], token: &Token<'_>) -> Result<(), Why> {
+        let fits = members.iter().any(|member| self.judge(member, token).is_ok());
+        if fits { Ok(()) } else { Err(Why::NoMember) }
     }
 
     fn member_takes(&mut self, value: &[u8], member: &ColumnType) -> bool {
