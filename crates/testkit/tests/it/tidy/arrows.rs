@@ -65,10 +65,11 @@ const RULES: &[Rule] = &[
     Rule { name: "rows", may_use: &[], never: MACHINE },
     Rule {
         name: "server",
-        may_use: &["core", "rows", "broker", "broker-embedded", "clickhouse", "api", "worker"],
+        may_use: &["core", "rows", "broker", "broker-embedded", "clickhouse", "api", "topology", "worker"],
         never: ENGINE,
     },
     Rule { name: "testkit", may_use: &[], never: ENGINE },
+    Rule { name: "topology", may_use: &["core"], never: MACHINE },
     Rule { name: "worker", may_use: &["core", "broker", "clickhouse"], never: HTTP },
 ];
 
