@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::bench::BenchArgs;
 use crate::dlq::DlqArgs;
+use crate::mq::MqArgs;
 use crate::send::SendArgs;
 
 /// The event gateway: rows in over HTTP, durable at 200, in ClickHouse a moment later.
@@ -36,6 +37,9 @@ pub(crate) enum Command {
     Dlq(DlqArgs),
     /// Measures a server with a load of its own making.
     Bench(BenchArgs),
+    /// Prints manifests and permissions for message servers, and where a table's rows go.
+    #[command(disable_help_flag = true)]
+    Mq(MqArgs),
     /// Asks the gateway on this machine whether it lives.
     Health,
     /// Lists every metric with its kind, its labels and what it tells.

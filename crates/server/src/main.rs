@@ -11,6 +11,7 @@ mod engine;
 mod health;
 mod logs;
 mod metrics;
+mod mq;
 mod send;
 mod supervisor;
 mod wiring;
@@ -75,6 +76,10 @@ fn run(cli: &Cli, env: &BTreeMap<String, String>) -> ExitCode {
             args.operator_key = env.get(OPERATOR_KEY).cloned();
             command(bench::run(args))
         }
+        Some(Command::Mq(args)) => match mq::run(args) {
+            Ok(text) => say(&text),
+            Err(refusal) => fail(&refusal.text, refusal.code),
+        },
         Some(Command::Version) => say(&format!("wavehouse {}\n", env!("CARGO_PKG_VERSION"))),
         Some(Command::Health) => match health::address(env).and_then(health::check) {
             Ok(()) => ExitCode::SUCCESS,

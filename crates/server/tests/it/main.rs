@@ -6,6 +6,7 @@ mod crash;
 mod dev;
 mod dlq;
 mod http;
+mod mq;
 mod program;
 mod soak;
 mod stop;
