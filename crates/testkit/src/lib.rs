@@ -5,7 +5,9 @@
 
 pub mod deps;
 pub mod engine;
+mod nats;
 mod wait;
 
 pub use engine::Engine;
+pub use nats::{NATS_VERSION, NatsServer};
 pub use wait::{Fact, free_port, wait_for};

@@ -62,6 +62,11 @@ const RULES: &[Rule] = &[
     Rule { name: "clickhouse", may_use: &["core", "rows"], never: &["axum", "clap", "libloading"] },
     Rule { name: "clickhouse-embedded", may_use: &[], never: &["prometheus-client"] },
     Rule { name: "core", may_use: &[], never: MACHINE },
+    Rule {
+        name: "nats",
+        may_use: &["core"],
+        never: &["axum", "clap", "hyper", "libloading", "prometheus-client"],
+    },
     Rule { name: "rows", may_use: &[], never: MACHINE },
     Rule {
         name: "server",
