@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_nats::client::RequestErrorKind;
+use async_nats::connection::State;
 use async_nats::{Client, HeaderMap, Message, Request, Subscriber};
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -54,7 +55,8 @@ pub(crate) enum Answers {
 
 impl Connection {
     /// Checks the options and starts to connect; gives the connection back without waiting for a server. Needs a
-    /// running tokio runtime, on which two tasks keep the connection until it is closed.
+    /// running tokio runtime, on which two tasks of the client keep the connection until it is closed: see
+    /// [`Connection::close`].
     ///
     /// # Errors
     /// [`InvalidOptions`] with everything that is wrong; nothing was dialled then.
@@ -122,6 +124,7 @@ impl Connection {
     #[must_use]
     pub fn server(&self) -> Option<ServerFacts> {
         let info = self.client.try_server_info().filter(|_| self.is_connected())?;
+        // Those that the server told of are tried too, before a wait.
         self.shared.servers.fetch_max(info.connect_urls.len(), Ordering::Relaxed);
         Some(ServerFacts {
             name: info.server_name,
@@ -331,9 +334,11 @@ impl Connection {
     fn ready(&self, subject: &str) -> Result<u64, CallError> {
         let subject = || subject.to_owned();
         let link = *self.shared.link.borrow();
+        // The client knows of a loss a moment before its events tell of it.
+        let lost = self.client.connection_state() != State::Connected;
         match link {
             _ if link.closed || self.shared.is_closing() => Err(CallError::Closed { subject: subject() }),
-            _ if !link.connected => Err(CallError::NotConnected { subject: subject() }),
+            _ if lost || !link.connected => Err(CallError::NotConnected { subject: subject() }),
             _ => Ok(link.times),
         }
     }

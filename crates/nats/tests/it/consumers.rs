@@ -94,6 +94,21 @@ async fn pulled_rows_come_in_order_with_a_pin_and_leave_when_acked() {
 }
 
 #[tokio::test]
+async fn rows_are_settled_in_the_longer_layout_of_addresses_too() {
+    let kit = Kit::start("feature_flags { js_ack_fc_v2: true }").await;
+    kit.row(0, "t", "1").await;
+    let mut puller = kit.user.puller(PARTITION, SHARD_0).await.expect("ready");
+    puller.pull(&group_pull(1)).await.expect("sent");
+    let row = message(&mut puller).await;
+    assert!(row.reply.split('.').count() >= 11, "{}", row.reply);
+    let address = &row.address;
+    assert_eq!((address.stream.as_str(), address.consumer.as_str()), (PARTITION, SHARD_0));
+    assert_eq!((address.domain.as_deref(), address.stream_sequence, address.pending), (None, 1, 0));
+    kit.user.connection().settle_confirmed(&row.reply, Settle::Ack, LONG).await.expect("acked");
+    assert_eq!(kit.user.stream_info(PARTITION).await.expect("a stream").state.messages, 0);
+}
+
+#[tokio::test]
 async fn one_of_a_group_is_pinned_until_the_pin_is_taken() {
     let kit = Kit::start("").await;
     let other = kit.another().await;
