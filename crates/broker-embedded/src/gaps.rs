@@ -17,6 +17,8 @@ impl State {
         table.gone_ns = table.gone_ns.max(gone_ns);
         let open = gaps.iter().flat_map(|(first, last)| table.settled.open_ranges(*first, *last));
         for (first, last) in open.collect::<Vec<_>>() {
+            // What is missing of a batch counts as acked, and so its other blocks as stored; here they are not.
+            table.cut.take_if(|cut| first <= cut.last.0 && cut.first.0 <= last);
             tracing::error!(table = %table.name, first, last, "unwritten blocks are in no log file; they are given up");
             self.damage.inc_by(last - first + 1);
             table.settled.insert(first, last);

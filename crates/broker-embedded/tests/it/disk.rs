@@ -7,6 +7,7 @@ use std::sync::Arc;
 use wavehouse_broker::{
     Broker, BrokerHealth, Cut, HistoryEvent, HistoryFilter, HistoryStart, InsertToken, PublishError,
 };
+use wavehouse_broker_embedded::files::Files;
 use wavehouse_broker_embedded::{EmbeddedBroker, Metrics, Options};
 use wavehouse_core::{Sequence, TableRef, Timestamp};
 
@@ -301,6 +302,32 @@ async fn a_cut_over_a_damaged_row_ends_with_the_last_readable_one() {
     last.ack();
     within(unit.control.release()).await;
     assert_eq!(open_unit(&broker).await.cuts, [], "nothing of it is left to honour");
+}
+
+#[tokio::test]
+async fn a_cut_over_a_lost_file_is_not_honoured() {
+    let files = Faulty::default();
+    let options = options(Path::new("/nowhere"));
+    let broker = open_on(&options, Arc::new(files.clone()));
+    let t = table("t");
+    submit(&broker, numbered(&t, 0, 100)).await.unwrap();
+    fill_one_file(&broker).await;
+    for number in 1..3 {
+        submit(&broker, numbered(&t, number, 100)).await.unwrap();
+    }
+    let unit = open_unit(&broker).await;
+    let recorded = Cut { last: Sequence(3), ..cut(&t, Sequence(1), 7) };
+    within(unit.control.record_cut(recorded)).await.unwrap();
+    within(broker.close()).await.unwrap();
+    let files = files.kill();
+    let (lost, _) = files.find(b"{\"n\":0,").unwrap();
+    files.remove(&lost).unwrap();
+    let broker = open_on(&options, Arc::new(files));
+    assert_eq!(
+        open_unit(&broker).await.cuts,
+        [],
+        "the two rows that are left must be inserted, not taken for stored"
+    );
 }
 
 /// More than a log file holds, so that what came before is in a sealed one.
