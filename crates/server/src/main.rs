@@ -12,6 +12,7 @@ mod health;
 mod logs;
 mod metrics;
 mod mq;
+mod proc;
 mod send;
 mod supervisor;
 mod wiring;

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::proc;
+
 /// How often memory is looked at.
 pub(super) const MEMORY_EVERY: Duration = Duration::from_millis(200);
 
@@ -35,17 +37,15 @@ pub(super) struct Cost {
 
 /// Reads now.
 pub(super) fn read(pids: &[u32]) -> Reading {
-    let ticks: Option<u64> = pids.iter().map(|pid| cpu_ticks(*pid)).sum();
+    let ticks: Option<u64> = pids.iter().map(|pid| proc::cpu_ticks(*pid)).sum();
     Reading { cpu_ticks: ticks.filter(|_| !pids.is_empty()), flushes: device_flushes() }
 }
 
 /// The difference between two readings.
-#[expect(clippy::cast_precision_loss, reason = "ticks of a run are few")]
 pub(super) fn between(before: &Reading, after: &Reading) -> Cost {
-    let per_s = rustix::param::clock_ticks_per_second() as f64;
     let less = |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
     Cost {
-        cpu_s: less(after.cpu_ticks, before.cpu_ticks).map(|ticks| ticks as f64 / per_s),
+        cpu_s: less(after.cpu_ticks, before.cpu_ticks).map(proc::seconds),
         device_flushes: less(after.flushes, before.flushes),
         ..Cost::default()
     }
@@ -53,24 +53,8 @@ pub(super) fn between(before: &Reading, after: &Reading) -> Cost {
 
 /// Memory of the processes now, in bytes.
 pub(super) fn rss_bytes(pids: &[u32]) -> Option<u64> {
-    let all: Option<u64> =
-        pids.iter().map(|pid| rss_in(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)).sum();
+    let all: Option<u64> = pids.iter().map(|pid| proc::rss_bytes(*pid)).sum();
     all.filter(|_| !pids.is_empty())
-}
-
-fn cpu_ticks(pid: u32) -> Option<u64> {
-    ticks_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// Fields 14 and 15; the second field is a name in brackets that may hold anything.
-fn ticks_in(stat: &str) -> Option<u64> {
-    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-    Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
-}
-
-fn rss_in(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
 /// Flushes of all whole disks since boot: field 16 of their `stat`.
@@ -109,9 +93,6 @@ mod tests {
 
     #[test]
     fn the_system_s_texts_are_read() {
-        let stat = "42 (a) b) S 1 2 3 4 5 6 7 8 9 10 700 55 0 0 20 0";
-        assert_eq!(ticks_in(stat), Some(755));
-        assert_eq!(rss_in("Name:\tx\nVmRSS:\t  2048 kB\n"), Some(2_097_152));
         assert_eq!(flushes_in(" 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n"), Some(16));
         assert_eq!(flushes_in(" 1 2 3 4 5 6 7 8 9 10 11"), None);
         let page = "# TYPE wavehouse_queue_fsyncs_total counter\nwavehouse_queue_fsyncs_total{tenant=\"0\"} 12\n\

@@ -9,21 +9,25 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use crate::proc;
+
 /// Reads `/proc/self` when asked.
 #[derive(Debug)]
 pub(crate) struct Process;
 
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        if let Some((cpu_s, resident_bytes)) = usage(&stat) {
+        let pid = std::process::id();
+        if let Some(ticks) = proc::cpu_ticks(pid) {
             let help = "CPU time used by this process, in seconds";
             let family = encoder.encode_descriptor("process_cpu_seconds", help, None, MetricType::Counter)?;
-            ConstCounter::new(cpu_s).encode(family)?;
+            ConstCounter::new(proc::seconds(ticks)).encode(family)?;
+        }
+        if let Some(bytes) = proc::rss_bytes(pid) {
             let help = "Memory in use by this process";
             let family =
                 encoder.encode_descriptor("process_resident_memory_bytes", help, None, MetricType::Gauge)?;
-            ConstGauge::new(resident_bytes).encode(family)?;
+            ConstGauge::new(bytes as f64).encode(family)?;
         }
         if let Ok(files) = fs::read_dir("/proc/self/fd") {
             let help = "Files and sockets that are open";
@@ -34,32 +38,5 @@ impl Collector for Process {
         let mut family = encoder.encode_descriptor("wavehouse_build_info", help, None, MetricType::Gauge)?;
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         ConstGauge::new(1.0).encode(family.encode_family(&version)?)
-    }
-}
-
-/// CPU seconds and resident bytes out of `/proc/PID/stat`. The name in brackets may hold anything.
-fn usage(stat: &str) -> Option<(f64, f64)> {
-    let (_, fields) = stat.rsplit_once(") ")?;
-    let fields: Vec<&str> = fields.split(' ').collect();
-    let number = |index: usize| fields.get(index)?.parse::<f64>().ok();
-    // Fields 14, 15 and 24 of proc(5), counted from the third.
-    let ticks = number(11)? + number(12)?;
-    let pages = number(21)?;
-    let ticks_per_s = rustix::param::clock_ticks_per_second() as f64;
-    Some((ticks / ticks_per_s, pages * rustix::param::page_size() as f64))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_the_fields_behind_any_name() {
-        let stat = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 200 100 0 0 20 0 5 0 99 4096 3 18446744073709551615 1";
-        let (cpu_s, resident) = usage(stat).unwrap();
-        assert!(cpu_s > 0.0 && resident > 0.0);
-        let pages = 3.0 * rustix::param::page_size() as f64;
-        assert!((resident - pages).abs() < 1.0, "{resident}");
-        assert_eq!(usage("nonsense"), None);
     }
 }
