@@ -103,10 +103,13 @@ pub(crate) enum ApiError {
 impl From<&PublishError> for ApiError {
     fn from(error: &PublishError) -> Self {
         match error {
-            PublishError::TenantFull { .. } | PublishError::DiskFull => Self::QueueFull(error.to_string()),
-            PublishError::Overrun { .. } | PublishError::Closed | PublishError::Unavailable { .. } => {
-                Self::QueueUnavailable(error.to_string())
+            PublishError::TenantFull { .. } | PublishError::DiskFull | PublishError::Full { .. } => {
+                Self::QueueFull(error.to_string())
             }
+            PublishError::Overrun { .. }
+            | PublishError::Closed
+            | PublishError::Unavailable { .. }
+            | PublishError::Unconfirmed { .. } => Self::QueueUnavailable(error.to_string()),
             PublishError::TooLarge { .. } => {
                 Self::Record { message: error.to_string(), code: None, exception_code: None }
             }
@@ -222,6 +225,8 @@ mod tests {
             (PublishError::Overrun { pending_bytes: 1 }, (503, Some(5))),
             (PublishError::Closed, (503, Some(5))),
             (PublishError::Unknown { reason: "x".into() }, (500, None)),
+            (PublishError::Full { reason: "x".into() }, (503, Some(30))),
+            (PublishError::Unconfirmed { reason: "x".into() }, (503, Some(5))),
             (PublishError::TooLarge { bytes: 2, bytes_max: 1 }, (400, None)),
         ] {
             assert_eq!(seen(&ApiError::from(&error)), wanted, "{error}");

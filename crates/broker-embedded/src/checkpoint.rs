@@ -95,6 +95,7 @@ mod tests {
                     table: name,
                     first,
                     last,
+                    blocks: 2,
                     splits: vec![3],
                     done_rows: 1,
                     token,

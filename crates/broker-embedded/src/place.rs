@@ -134,14 +134,15 @@ mod tests {
     }
 
     fn position(row: u32) -> Position {
-        Position { log: LogId(1), sequence: Sequence(1), row }
+        Position::new(LogId(1), Sequence(1), row)
     }
 
     #[test]
     fn what_was_read_is_behind() {
         let mut place = Place { hole: true, ..Place::after(position(3), 3) };
         assert!(place.is_behind());
-        let stored = StoredBlock { log: LogId(1), sequence: Sequence(2), block: block(&[(10, 1)]) };
+        let stored =
+            StoredBlock { log: LogId(1), sequence: Sequence(2), stored_ms: 0, block: block(&[(10, 1)]) };
         place.pass_block(&stored);
         let after = Place { last: Some(Timestamp(10)), ..Place::at(3, 3) };
         assert_eq!(place, after);

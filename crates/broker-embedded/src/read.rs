@@ -184,7 +184,7 @@ fn decode(
     let block = decode_block(ahead.name.clone(), &bytes.slice(from + HEAD_BYTES..to))
         .map_err(|error| error.to_string())?;
     let size = Size { rows: block.rows(), line_bytes: len_u32(block.lines.len()), stored_bytes: entry.bytes };
-    let stored = StoredBlock { log, sequence: Sequence(wanted.sequence), block };
+    let stored = StoredBlock { log, sequence: Sequence(wanted.sequence), stored_ms: 0, block };
     Ok(Fetched { table: ahead.table, stored, size })
 }
 

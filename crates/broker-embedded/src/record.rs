@@ -212,7 +212,9 @@ pub(crate) fn take_cut(fields: &mut Fields<'_>, table: TableRef) -> Option<Cut> 
     let (done_rows, token) = (fields.u32()?, InsertToken(fields.u128()?));
     let count = fields.u32()?;
     let splits = (0..count).map(|_| fields.u32()).collect::<Option<_>>()?;
-    Some(Cut { table, first, last, splits, done_rows, token })
+    // Sequences of this log have no gaps.
+    let blocks = u32::try_from((last.0 + 1).checked_sub(first.0)?).ok()?;
+    Some(Cut { table, first, last, blocks, splits, done_rows, token })
 }
 
 /// Bytes of a cut record.
@@ -273,6 +275,7 @@ mod tests {
             table: table(),
             first: Sequence(4),
             last: Sequence(9),
+            blocks: 6,
             splits: vec![1, 5],
             done_rows: 3,
             token: InsertToken(u128::MAX - 1),

@@ -115,6 +115,8 @@ impl Shared {
             PublishError::Closed => "closed",
             PublishError::Unavailable { .. } => "unavailable",
             PublishError::Unknown { .. } => "unknown",
+            // This queue is one process's, so its own words above are all that it says.
+            PublishError::Full { .. } | PublishError::Unconfirmed { .. } => "other",
         });
     }
 }

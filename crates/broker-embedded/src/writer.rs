@@ -272,7 +272,7 @@ impl Writer {
         self.commit.stored.push(Stored { table: id, entry, moved: false });
         let mut row = 0;
         for (member, block) in merged.members.iter().zip(&blocks) {
-            let first = Position { log: self.shared.log, sequence: Sequence(number), row };
+            let first = Position::new(self.shared.log, Sequence(number), row);
             self.commit.receipts.push((*member, Receipt { first }));
             row += block.rows();
         }

@@ -12,6 +12,7 @@ use wavehouse_core::{Position, RowBlock, TableRef, TenantId, Timestamp, UnitId};
 use crate::errors::{CloseError, HistoryError, LetterError, OpenUnitError, PublishError};
 use crate::history::{HistoryFilter, HistoryStart, HistoryStream};
 use crate::letter::{DeadLetter, LetterCounts, LetterCursor, LetterFilter, LetterPage};
+use crate::sharing::UnitSharing;
 use crate::unit::{OpenUnit, RowBudget};
 
 /// Proof that a block is durable.
@@ -110,6 +111,11 @@ pub struct SweepReport {
 pub trait Broker: Send + Sync + 'static {
     /// The units that this broker's queue is divided into.
     fn units(&self) -> Vec<UnitId>;
+
+    /// How units are shared with other processes; none where all of them are this process's own.
+    fn sharing(&self) -> Option<Arc<dyn UnitSharing>> {
+        None
+    }
 
     /// Largest encoded block that can be published, in bytes.
     fn block_bytes_max(&self) -> usize;

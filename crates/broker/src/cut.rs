@@ -29,8 +29,10 @@ pub struct Cut {
     pub table: TableRef,
     /// The batch's first block.
     pub first: Sequence,
-    /// The batch's last block; every block between belongs to it.
+    /// The batch's last block; every block of the table between belongs to it.
     pub last: Sequence,
+    /// How many blocks the batch has. Where sequences have gaps, only this tells whether a batch that comes back is whole.
+    pub blocks: u32,
     /// Where the batch's rows are split into parts that are inserted one after the other: ascending row numbers in the
     /// batch, each beginning a new part. Empty for one part.
     pub splits: Vec<u32>,

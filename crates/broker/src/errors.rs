@@ -61,6 +61,18 @@ pub enum PublishError {
         /// What was seen.
         reason: String,
     },
+    /// The queue, or the part of it that the rows belong to, takes no more for now.
+    #[error("queue is full: {reason}")]
+    Full {
+        /// What was seen.
+        reason: String,
+    },
+    /// Nobody answered in time; the rows may be stored all the same.
+    #[error("queue did not answer: {reason}")]
+    Unconfirmed {
+        /// What was seen.
+        reason: String,
+    },
 }
 
 impl PublishError {
@@ -68,8 +80,10 @@ impl PublishError {
     #[must_use]
     pub fn fault(&self) -> FaultKind {
         match self {
-            Self::TenantFull { .. } | Self::DiskFull => FaultKind::Retry { after: Some(FULL_RETRY) },
-            Self::Overrun { .. } | Self::Closed | Self::Unavailable { .. } => {
+            Self::TenantFull { .. } | Self::DiskFull | Self::Full { .. } => {
+                FaultKind::Retry { after: Some(FULL_RETRY) }
+            }
+            Self::Overrun { .. } | Self::Closed | Self::Unavailable { .. } | Self::Unconfirmed { .. } => {
                 FaultKind::Retry { after: Some(UNAVAILABLE_RETRY) }
             }
             Self::TooLarge { .. } => FaultKind::Reject,
@@ -81,7 +95,7 @@ impl PublishError {
     #[must_use]
     pub fn stored(&self) -> Stored {
         match self {
-            Self::Unknown { .. } => Stored::Maybe,
+            Self::Unknown { .. } | Self::Unconfirmed { .. } => Stored::Maybe,
             _ => Stored::No,
         }
     }

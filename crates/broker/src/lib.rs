@@ -11,7 +11,9 @@ mod contract;
 mod cut;
 mod errors;
 mod history;
+mod lease;
 mod letter;
+mod sharing;
 mod unit;
 
 pub use contract::{
@@ -20,7 +22,9 @@ pub use contract::{
 pub use cut::{Cut, CutError, InsertToken, SPLITS_MAX};
 pub use errors::{CloseError, HistoryError, LetterError, OpenUnitError, PublishError, Stored, UnitLost};
 pub use history::{HistoryEvent, HistoryFilter, HistoryStart, HistoryStream};
+pub use lease::{LEASE_BYTES_MAX, LeaseBucket, LeaseEntry, LeaseError, Revision};
 pub use letter::{DeadLetter, LetterCounts, LetterCursor, LetterFilter, LetterPage, REASON_BYTES_MAX};
+pub use sharing::{Answer, SharingError, TakeOver, UnitSharing};
 pub use unit::{
     Deliveries, Delivery, OpenUnit, RowBudget, Settle, Settlement, StoredBlock, Ticket, UnitControl,
 };

@@ -27,6 +27,8 @@ pub struct StoredBlock {
     pub log: LogId,
     /// Its sequence in its table.
     pub sequence: Sequence,
+    /// When it was stored; see [`Position::stored_ms`].
+    pub stored_ms: u64,
     /// The rows.
     pub block: RowBlock,
 }
@@ -35,7 +37,7 @@ impl StoredBlock {
     /// The position of a row of this block.
     #[must_use]
     pub fn position(&self, row: u32) -> Position {
-        Position { log: self.log, sequence: self.sequence, row }
+        Position { log: self.log, sequence: self.sequence, row, stored_ms: self.stored_ms }
     }
 }
 
@@ -82,8 +84,22 @@ pub trait UnitControl: Send + Sync + 'static {
     /// honoured.
     fn damaged(&self, table: &TableRef, first: Sequence, last: Sequence) -> bool;
 
+    /// Whether every block of the unit up to `last` that is not acked has been handed out since the unit was opened, so
+    /// that a recorded cut that ends there and is not whole lacks blocks that are acked. `None` where
+    /// [`depths`](crate::Broker::depths) are exact and tell it.
+    async fn passed(&self, table: &TableRef, last: Sequence) -> Option<bool> {
+        let _unused = (table, last);
+        None
+    }
+
     /// Hands out no new blocks; the unit stays owned.
     fn halt(&self);
+
+    /// The unit may be another process's by now: nothing is handed out any more, and from here on acks are all that is
+    /// sent for what is out.
+    fn disown(&self) {
+        self.halt();
+    }
 
     /// Makes every settle durable and gives the unit up; what is unsettled goes to the next opener.
     async fn release(&self);

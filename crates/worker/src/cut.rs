@@ -42,17 +42,18 @@ pub(crate) enum Offer {
     Past,
 }
 
-/// A batch that is being brought back, block by block in sequence.
+/// A batch that is being brought back, block by block in sequence. Sequences may have gaps, so only the number of its
+/// blocks tells whether it is whole.
 #[derive(Debug, Clone)]
 pub(crate) struct Rebuild {
     cut: Cut,
-    next: Sequence,
+    blocks: u32,
     stored: bool,
 }
 
 impl Rebuild {
     pub(crate) fn new(cut: Cut) -> Self {
-        Self { next: cut.first, cut, stored: false }
+        Self { cut, blocks: 0, stored: false }
     }
 
     pub(crate) fn cut(&self) -> &Cut {
@@ -61,7 +62,7 @@ impl Rebuild {
 
     /// Begins again with the first block.
     pub(crate) fn restart(&mut self) {
-        self.next = self.cut.first;
+        self.blocks = 0;
     }
 
     /// Judges the next block in sequence.
@@ -69,12 +70,18 @@ impl Rebuild {
         if sequence > self.cut.last {
             return Offer::Past;
         }
-        if sequence != self.next || self.stored {
-            self.stored |= sequence > self.next;
+        if sequence < self.cut.first || self.stored {
             return Offer::Stored;
         }
-        self.next = sequence.next();
-        if sequence == self.cut.last { Offer::Complete } else { Offer::Collect }
+        self.blocks += 1;
+        let first_missing = self.blocks == 1 && sequence > self.cut.first;
+        let missing = sequence == self.cut.last && self.blocks < self.cut.blocks;
+        self.stored = first_missing || missing;
+        match () {
+            () if self.stored => Offer::Stored,
+            () if sequence == self.cut.last => Offer::Complete,
+            () => Offer::Collect,
+        }
     }
 }
 
@@ -92,7 +99,7 @@ mod tests {
     fn block(log: u64, sequence: u64, lines: &'static str) -> StoredBlock {
         let lines = Bytes::from_static(lines.as_bytes());
         let block = RowBlock::new(table("0", "t"), Timestamp(0), Scope::default(), 1, lines);
-        StoredBlock { log: LogId(log), sequence: Sequence(sequence), block }
+        StoredBlock { log: LogId(log), sequence: Sequence(sequence), stored_ms: 0, block }
     }
 
     #[test]
@@ -118,6 +125,7 @@ mod tests {
             table: table("0", "t"),
             first: Sequence(5),
             last: Sequence(7),
+            blocks: 3,
             splits: Vec::new(),
             done_rows: 0,
             token: InsertToken(1),
@@ -141,6 +149,18 @@ mod tests {
         assert_eq!(offers(&[6, 7, 8]), [Offer::Stored, Offer::Stored, Offer::Past]);
         assert_eq!(offers(&[5, 7]), [Offer::Collect, Offer::Stored]);
         assert_eq!(offers(&[5, 6, 8]), [Offer::Collect, Offer::Collect, Offer::Past]);
+    }
+
+    #[test]
+    fn gaps_between_sequences_are_no_missing_blocks() {
+        let cut = Cut { first: Sequence(5), last: Sequence(90), blocks: 3, ..rebuild().cut().clone() };
+        let offers = |sequences: &[u64]| -> Vec<Offer> {
+            let mut rebuild = Rebuild::new(cut.clone());
+            sequences.iter().map(|sequence| rebuild.offer(Sequence(*sequence))).collect()
+        };
+        assert_eq!(offers(&[5, 17, 90]), [Offer::Collect, Offer::Collect, Offer::Complete]);
+        assert_eq!(offers(&[5, 90, 91]), [Offer::Collect, Offer::Stored, Offer::Past]);
+        assert_eq!(offers(&[17, 90]), [Offer::Stored, Offer::Stored]);
     }
 
     #[test]

@@ -156,6 +156,7 @@ impl Flush {
             table: self.job.table.clone(),
             first: ends(blocks.first()),
             last: ends(blocks.last()),
+            blocks: u32::try_from(blocks.len()).unwrap_or(u32::MAX),
             splits: self.job.parts.splits().to_vec(),
             done_rows: self.job.parts.done_rows(),
             token: self.token,

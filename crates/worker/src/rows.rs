@@ -104,7 +104,7 @@ mod tests {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let rows = u32::try_from(lines.len()).unwrap();
         let block = RowBlock::new(table, Timestamp(sequence), Scope::default(), rows, text.into());
-        StoredBlock { log: LogId(1), sequence: Sequence(sequence), block }
+        StoredBlock { log: LogId(1), sequence: Sequence(sequence), stored_ms: 0, block }
     }
 
     proptest! {

@@ -161,6 +161,7 @@ impl Table {
             table: self.name.clone(),
             first: first.delivery.sequence(),
             last: last.delivery.sequence(),
+            blocks: u32::try_from(held.len()).unwrap_or(u32::MAX),
             splits: parts.splits().to_vec(),
             done_rows: parts.done_rows(),
             token,

@@ -69,7 +69,7 @@ mod tests {
         };
         let segments = vec![segment(1, 1), segment(2, 0), segment(1_500, 2)];
         let block = RowBlock { table, segments, lines: "{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n".into() };
-        StoredBlock { log: LogId(1), sequence: Sequence(9), block }
+        StoredBlock { log: LogId(1), sequence: Sequence(9), stored_ms: 0, block }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::harness::{Harness, open_options};
 fn letter(table: &str, row: u32, code: u32) -> DeadLetter {
     DeadLetter {
         table: TableRef::new(TenantId::default(), TableName::parse(table).unwrap()),
-        position: Position { log: LogId(1), sequence: Sequence(1), row },
+        position: Position::new(LogId(1), Sequence(1), row),
         received_at: Timestamp::from_millis(1_000),
         buried_at: Timestamp::from_millis(2_000),
         code: Some(code),

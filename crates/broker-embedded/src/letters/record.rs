@@ -49,7 +49,7 @@ pub(super) fn read(tenant: &TenantId, record: &[u8]) -> Option<(DeadLetter, bool
     let mut fields = Fields::new(content);
     let table = TableRef::new(tenant.clone(), TableName::parse(fields.text()?).ok()?);
     let log = LogId(fields.u64()?);
-    let position = Position { log, sequence: Sequence(fields.u64()?), row: fields.u32()? };
+    let position = Position::new(log, Sequence(fields.u64()?), fields.u32()?);
     let (received_at, buried_at) = (Timestamp(fields.u64()?), Timestamp(fields.u64()?));
     let (has_code, code) = (fields.u8()?, fields.u32()?);
     let reason = fields.text()?.to_owned();
@@ -98,7 +98,7 @@ mod tests {
     fn letter(reason: &str) -> DeadLetter {
         DeadLetter {
             table: TableRef::new(TenantId::default(), TableName::parse("a b").unwrap()),
-            position: Position { log: LogId(1), sequence: Sequence(2), row: 3 },
+            position: Position::new(LogId(1), Sequence(2), 3),
             received_at: Timestamp(4),
             buried_at: Timestamp(5),
             code: Some(6),

@@ -287,7 +287,7 @@ mod tests {
     fn letter(sequence: u64, bytes: usize) -> DeadLetter {
         DeadLetter {
             table: TableRef::new(TenantId::default(), TableName::parse("t").unwrap()),
-            position: Position { log: LogId(1), sequence: Sequence(sequence), row: 0 },
+            position: Position::new(LogId(1), Sequence(sequence), 0),
             received_at: Timestamp(1),
             buried_at: Timestamp(sequence),
             code: None,

@@ -31,7 +31,7 @@ async fn fill(broker: &EmbeddedBroker, table: &TableRef, first: u64) -> u64 {
 
 fn cut(table: &TableRef, sequence: Sequence, token: u128) -> Cut {
     let (splits, token) = (vec![], InsertToken(token));
-    Cut { table: table.clone(), first: sequence, last: sequence, splits, done_rows: 0, token }
+    Cut { table: table.clone(), first: sequence, last: sequence, blocks: 1, splits, done_rows: 0, token }
 }
 
 /// A disk is filled to the brim. Nothing accepted is lost, cuts and acks go on, and when the rows are written room comes
@@ -287,7 +287,7 @@ async fn a_cut_over_a_damaged_row_ends_with_the_last_readable_one() {
         submit(&broker, numbered(&t, number, 100)).await.unwrap();
     }
     let unit = open_unit(&broker).await;
-    let recorded = Cut { last: Sequence(3), ..cut(&t, Sequence(1), 7) };
+    let recorded = Cut { last: Sequence(3), blocks: 3, ..cut(&t, Sequence(1), 7) };
     within(unit.control.record_cut(recorded.clone())).await.unwrap();
     within(broker.close()).await.unwrap();
     let files = files.kill();
@@ -316,7 +316,7 @@ async fn a_cut_over_a_lost_file_is_not_honoured() {
         submit(&broker, numbered(&t, number, 100)).await.unwrap();
     }
     let unit = open_unit(&broker).await;
-    let recorded = Cut { last: Sequence(3), ..cut(&t, Sequence(1), 7) };
+    let recorded = Cut { last: Sequence(3), blocks: 3, ..cut(&t, Sequence(1), 7) };
     within(unit.control.record_cut(recorded)).await.unwrap();
     within(broker.close()).await.unwrap();
     let files = files.kill();

@@ -73,7 +73,8 @@ async fn read(broker: &EmbeddedBroker) {
             let (first, last) = (batch[0].sequence(), batch[batch.len() - 1].sequence());
             token += 1;
             let (splits, token) = (vec![1, 2], InsertToken(token));
-            let cut = Cut { table: table.clone(), first, last, splits, done_rows: 0, token };
+            let blocks = u32::try_from(batch.len()).unwrap();
+            let cut = Cut { table: table.clone(), first, last, blocks, splits, done_rows: 0, token };
             say(&format!("cutting {} {first} {last} {token}", table.table));
             unit.control.record_cut(cut).await.unwrap();
             say(&format!("cut {} {first} {last} {token}", table.table));

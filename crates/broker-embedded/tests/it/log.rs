@@ -35,6 +35,7 @@ async fn what_is_stored_comes_out_again_after_reopening() {
             table: events.clone(),
             first: Sequence(5),
             last: Sequence(7),
+            blocks: 3,
             splits: vec![2],
             done_rows: 1,
             token: InsertToken(99),

@@ -230,7 +230,8 @@ impl World {
         let first = *sequences.first().unwrap();
         let last = (0..).map(|n| Sequence(first.0 + n)).take_while(|s| sequences.contains(s)).last().unwrap();
         let token = InsertToken(u128::from(self.chance.below(u64::MAX)));
-        let cut = Cut { table: table.clone(), first, last, splits: vec![1], done_rows: 0, token };
+        let blocks = u32::try_from(last.0 - first.0 + 1).unwrap();
+        let cut = Cut { table: table.clone(), first, last, blocks, splits: vec![1], done_rows: 0, token };
         match within(self.unit.control.record_cut(cut.clone())).await {
             Ok(()) => {
                 self.model.get_mut(&table).unwrap().cut = Some(cut);

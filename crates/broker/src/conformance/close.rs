@@ -29,7 +29,7 @@ pub(super) async fn refuses_after(fixture: &mut dyn BrokerFixture) {
     assert_eq!(within("a refusal", broker.letters(&filter, None, 9)).await, Err(LetterError::Closed));
     assert_eq!(within("a refusal", broker.letter_counts(&tenant("0"))).await, Err(LetterError::Closed));
     assert_eq!(within("a refusal", broker.bury(Vec::new())).await, Err(LetterError::Closed));
-    let position = Position { log: LogId(1), sequence: Sequence(1), row: 0 };
+    let position = Position::new(LogId(1), Sequence(1), 0);
     let dropped = within("a refusal", broker.drop_letters(&events(), &[position])).await;
     assert_eq!(dropped, Err(LetterError::Closed));
     within("a sweep of nothing", broker.sweep(Timestamp(0))).await;

@@ -14,7 +14,7 @@ use crate::letter::{DeadLetter, LetterCursor, LetterFilter, LetterPage, REASON_B
 fn letter(table: &TableRef, sequence: u64, row: u32) -> DeadLetter {
     DeadLetter {
         table: table.clone(),
-        position: Position { log: LogId(7), sequence: Sequence(sequence), row },
+        position: Position::new(LogId(7), Sequence(sequence), row),
         received_at: at(sequence),
         buried_at: at(1000 + sequence),
         code: Some(469),

@@ -205,8 +205,8 @@ pub(super) async fn hole_for_strange_position(fixture: &mut dyn BrokerFixture) {
     let broker = fixture.broker();
     let last = publish_each(&broker, &events(), 0..5).await[4].first;
     let strange = [
-        Position { log: LogId(!last.log.0), sequence: Sequence(2), row: 0 },
-        Position { log: LogId(!last.log.0), sequence: Sequence(u64::MAX - 1), row: 0 },
+        Position::new(LogId(!last.log.0), Sequence(2), 0),
+        Position::new(LogId(!last.log.0), Sequence(u64::MAX - 1), 0),
         Position { sequence: Sequence(last.sequence.0 + 7), ..last },
     ];
     for position in strange {

@@ -324,6 +324,7 @@ pub(super) fn cut_of(first: &Delivery, last: &Delivery, token: u128) -> Cut {
         table: first.table().clone(),
         first: first.sequence(),
         last: last.sequence(),
+        blocks: u32::try_from(last.sequence().0 - first.sequence().0 + 1).expect("cases have few blocks"),
         splits: Vec::new(),
         done_rows: 0,
         token: InsertToken(token),

@@ -111,18 +111,18 @@ impl Kept {
             let row = earlier.block.rows();
             earlier.block.segments.extend(block.segments);
             earlier.block.lines = joined(&earlier.block.lines, &block.lines);
-            return Position { log, sequence, row };
+            return Position::new(log, sequence, row);
         }
         let sequence = table.next;
         table.next = sequence.next();
         self.serial += 1;
         table.blocks.insert(sequence, KeptBlock { block, acked: false, damaged: false, serial: self.serial });
-        Position { log, sequence, row: 0 }
+        Position::new(log, sequence, 0)
     }
 
     pub(super) fn stored(&self, table: &TableRef, sequence: Sequence) -> Option<StoredBlock> {
         let kept = self.tables.get(table)?.blocks.get(&sequence)?;
-        Some(StoredBlock { log: self.log, sequence, block: kept.block.clone() })
+        Some(StoredBlock { log: self.log, sequence, stored_ms: 0, block: kept.block.clone() })
     }
 
     pub(super) fn ack(&mut self, table_number: u32, sequence: Sequence) {

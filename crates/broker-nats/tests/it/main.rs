@@ -1,0 +1,1 @@
+//! The queue on real message servers.
