@@ -17,6 +17,7 @@ mod dead_letter;
 mod fixture;
 mod history;
 mod kit;
+mod leases;
 mod limits;
 mod memory;
 mod order;
@@ -26,4 +27,5 @@ mod settle;
 
 pub use fixture::{BrokerFixture, Promise, lacks_report, run};
 pub use kit::within;
+pub use leases::{BucketFault, LeaseCase, LeaseFixture, MemoryBucket, run_lease_case};
 pub use memory::{MemoryBroker, MemoryFixture, MemoryOptions, MemoryStore};

@@ -4,4 +4,6 @@
 #[cfg(test)]
 mod broken;
 #[cfg(test)]
+mod leases;
+#[cfg(test)]
 mod memory;
