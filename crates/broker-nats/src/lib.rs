@@ -2,5 +2,22 @@
 //!
 //! Nothing here makes, changes, purges or deletes a stream, a durable or a bucket: the topology is the operator's, is
 //! looked at and judged before the queue opens, and goes on being looked at. One message carries one block.
+//!
+//! ```text
+//!   submit ─► lanes, one a table ─► partition streams ─► durable of a unit ─► puller ─► shelf ─► deliveries
+//!                                         │                     ▲                        │
+//!                                         └─► history           └──────── acks ◄─────────┘
+//!   record_cut ─► batch record, a key of the lease bucket
+//! ```
 
+mod broker;
+mod flood;
 mod logs;
+mod open;
+mod options;
+mod publish;
+mod shared;
+
+pub use broker::NatsBroker;
+pub use open::OpenError;
+pub use options::Options;

@@ -1,0 +1,184 @@
+//! The broker itself: where each call goes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use wavehouse_broker::{
+    Broker, BrokerHealth, CloseError, DeadLetter, HistoryError, HistoryFilter, HistoryStart, HistoryStream,
+    LetterCounts, LetterCursor, LetterError, LetterFilter, LetterPage, OpenUnit, OpenUnitError, RowBudget,
+    Submitted, SweepReport, TableDepth, TenantLimits,
+};
+use wavehouse_core::{Position, RowBlock, TableRef, TenantId, Timestamp, UnitId};
+
+use crate::flood::{self, Floods};
+use crate::open::{OpenError, open};
+use crate::options::Options;
+use crate::publish::Publisher;
+use crate::shared::{Shared, lock};
+
+/// What a tenant may use where nobody said otherwise. This queue bounds topics and partitions, not tenants, and its
+/// history keeps rows for as long as the stream's age says.
+const LIMITS: TenantLimits =
+    TenantLimits { unwritten_bytes_max: u64::MAX, gap_window: Duration::from_secs(15 * 60) };
+/// Tenants whose limits are kept.
+const TENANTS_MAX: usize = 100_000;
+
+/// The queue of many processes, on message servers.
+pub struct NatsBroker {
+    shared: Arc<Shared>,
+    publisher: Publisher,
+    limits: Mutex<HashMap<TenantId, TenantLimits>>,
+    health: Arc<watch::Sender<BrokerHealth>>,
+    /// They end with the broker.
+    _watchers: JoinSet<()>,
+}
+
+impl NatsBroker {
+    /// Opens the queue: connects, waits for what must be on the servers, and judges it.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is in the way.
+    pub async fn open(options: Options) -> Result<Arc<Self>, OpenError> {
+        let shared = open(options).await?;
+        let health = Arc::new(watch::Sender::new(BrokerHealth::Good));
+        let floods = Arc::new(Floods::default());
+        let mut watchers = JoinSet::new();
+        watchers.spawn(flood::watch(Arc::clone(&shared), Arc::clone(&floods)));
+        watchers.spawn(watch_health(Arc::clone(&shared), Arc::clone(&health)));
+        let publisher = Publisher::new(Arc::clone(&shared), floods);
+        Ok(Arc::new(Self { shared, publisher, limits: Mutex::default(), health, _watchers: watchers }))
+    }
+
+    /// Whether everything that must be on the servers is there, as far as is known.
+    #[must_use]
+    pub fn topology_ok(&self) -> watch::Receiver<bool> {
+        self.shared.topology_ok.subscribe()
+    }
+}
+
+fn later(what: &str) -> String {
+    format!("{what} are not there yet")
+}
+
+#[async_trait]
+impl Broker for NatsBroker {
+    fn units(&self) -> Vec<UnitId> {
+        self.shared.spec().placement().units().collect()
+    }
+
+    fn block_bytes_max(&self) -> usize {
+        self.shared.block_bytes_max
+    }
+
+    fn submit(&self, blocks: Vec<RowBlock>) -> Submitted {
+        self.publisher.submit(blocks)
+    }
+
+    async fn open_unit(&self, unit: UnitId, _budget: RowBudget) -> Result<OpenUnit, OpenUnitError> {
+        Err(OpenUnitError::Unavailable { unit, reason: later("units") })
+    }
+
+    async fn open_history(
+        &self,
+        _start: HistoryStart,
+        _filter: HistoryFilter,
+    ) -> Result<Box<dyn HistoryStream>, HistoryError> {
+        self.history_open()?;
+        Err(HistoryError::Unreadable { reason: later("histories") })
+    }
+
+    async fn bury(&self, _letters: Vec<DeadLetter>) -> Result<(), LetterError> {
+        self.letters_open()?;
+        Err(LetterError::Unavailable { reason: later("letters") })
+    }
+
+    async fn letter_counts(&self, _tenant: &TenantId) -> Result<LetterCounts, LetterError> {
+        self.letters_open()?;
+        Err(LetterError::Unavailable { reason: later("letters") })
+    }
+
+    async fn letters(
+        &self,
+        _filter: &LetterFilter,
+        _after: Option<&LetterCursor>,
+        _limit: usize,
+    ) -> Result<LetterPage, LetterError> {
+        self.letters_open()?;
+        Err(LetterError::Unavailable { reason: later("letters") })
+    }
+
+    async fn drop_letters(&self, _table: &TableRef, _positions: &[Position]) -> Result<u64, LetterError> {
+        self.letters_open()?;
+        Err(LetterError::Unavailable { reason: later("letters") })
+    }
+
+    fn set_limits(&self, tenant: &TenantId, limits: TenantLimits) {
+        let mut all = lock(&self.limits);
+        if all.len() < TENANTS_MAX || all.contains_key(tenant) {
+            all.insert(tenant.clone(), limits);
+        }
+    }
+
+    fn limits(&self, tenant: &TenantId) -> TenantLimits {
+        lock(&self.limits).get(tenant).copied().unwrap_or(LIMITS)
+    }
+
+    async fn sweep(&self, _now: Timestamp) -> SweepReport {
+        // The servers drop what is acked, and what is old in the history.
+        SweepReport::default()
+    }
+
+    fn depths(&self) -> Vec<TableDepth> {
+        // Known to the servers alone; a unit tells by `passed` what a rebuild needs to know.
+        Vec::new()
+    }
+
+    fn health(&self) -> watch::Receiver<BrokerHealth> {
+        self.health.subscribe()
+    }
+
+    async fn close(&self) -> Result<(), CloseError> {
+        if self.shared.is_closed() {
+            return Ok(());
+        }
+        self.publisher.close().await;
+        self.shared.closed.cancel();
+        self.publisher.ended().await;
+        self.shared.connection.close().await;
+        Ok(())
+    }
+}
+
+impl NatsBroker {
+    fn letters_open(&self) -> Result<(), LetterError> {
+        if self.shared.is_closed() { Err(LetterError::Closed) } else { Ok(()) }
+    }
+
+    fn history_open(&self) -> Result<(), HistoryError> {
+        if self.shared.is_closed() { Err(HistoryError::Closed) } else { Ok(()) }
+    }
+}
+
+/// Tells how the queue is, until it is closed.
+async fn watch_health(shared: Arc<Shared>, health: Arc<watch::Sender<BrokerHealth>>) {
+    let (mut link, mut topology_ok) = (shared.connection.link(), shared.topology_ok.subscribe());
+    loop {
+        let reason = match (link.borrow_and_update().connected, *topology_ok.borrow_and_update()) {
+            (false, _) => Some("no message server is connected"),
+            (true, false) => Some("what must be on the message servers is not there"),
+            (true, true) => None,
+        };
+        let now =
+            reason.map_or(BrokerHealth::Good, |reason| BrokerHealth::Refusing { reason: reason.to_owned() });
+        health.send_if_modified(|known| std::mem::replace(known, now.clone()) != now);
+        tokio::select! {
+            () = shared.closed.cancelled() => return,
+            _changed = link.changed() => {}
+            _changed = topology_ok.changed() => {}
+        }
+    }
+}
