@@ -5,9 +5,11 @@
 
 pub mod deps;
 pub mod engine;
+mod link;
 mod nats;
 mod wait;
 
 pub use engine::Engine;
-pub use nats::{NATS_VERSION, NatsServer};
+pub use link::Link;
+pub use nats::{NATS_VERSION, NatsCluster, NatsServer};
 pub use wait::{Fact, free_port, wait_for};

@@ -1,5 +1,7 @@
 //! A real message server for one test: the program `nats-server` on a directory and a port of its own.
 
+mod cluster;
+
 use std::fs::{self, File};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -11,6 +13,8 @@ use tempfile::TempDir;
 
 use crate::deps;
 use crate::wait::{free_port, wait_for};
+
+pub use cluster::NatsCluster;
 
 /// The version that the product runs on.
 pub const NATS_VERSION: &str = "2.14.6";

@@ -3,6 +3,7 @@
 // Said again, so that the lints for tests hold in helpers too.
 #[cfg(test)]
 mod calls;
+mod cluster;
 #[cfg(test)]
 mod consumers;
 #[cfg(test)]
