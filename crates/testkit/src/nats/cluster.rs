@@ -34,7 +34,7 @@ impl NatsCluster {
             }
         }
         let mut nodes = Vec::new();
-        for node in 0..NODES {
+        for (node, port) in routes.iter().enumerate() {
             let dialled: Vec<String> = links
                 .iter()
                 .filter(|((from, _), _)| *from == node)
@@ -43,7 +43,7 @@ impl NatsCluster {
             let head = format!(
                 "server_name: n{node}\ncluster {{ name: c, listen: \"127.0.0.1:{}\", no_advertise: true, pool_size: -1, \
                  routes: [{}] }}\n",
-                routes[node],
+                port,
                 dialled.join(", ")
             );
             let config = head + &NatsServer::jetstream_config(more);
