@@ -37,7 +37,7 @@ pub(crate) enum Command {
     Dlq(DlqArgs),
     /// Measures a server with a load of its own making.
     Bench(BenchArgs),
-    /// Prints manifests and permissions for message servers, and where a table's rows go.
+    /// Message servers: manifests, permissions, provisioning, and where a table's rows go.
     #[command(disable_help_flag = true)]
     Mq(MqArgs),
     /// Asks the gateway on this machine whether it lives.

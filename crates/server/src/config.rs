@@ -12,10 +12,14 @@ mod inert;
 mod keys;
 mod layers;
 mod links;
+mod nats;
+#[cfg(test)]
+mod nats_tests;
 mod print;
 mod probe;
 mod reference;
 mod resolve;
+mod roles;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -28,9 +32,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use finding::{Finding, report};
+pub(crate) use nats::Queue;
 pub(crate) use print::print;
 pub(crate) use probe::probe_data_dir;
 pub(crate) use reference::page as reference_page;
+pub(crate) use roles::Roles;
 
 /// How the program was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,9 +77,13 @@ impl fmt::Debug for Secret {
 pub(crate) struct Config {
     /// How the program was started.
     pub(crate) mode: Mode,
-    /// Where the queue, and the engine's files if there is one, live.
+    /// The parts that this process runs.
+    pub(crate) roles: Roles,
+    /// Which queue keeps the rows.
+    pub(crate) queue: Queue,
+    /// Where the embedded queue, and the engine's files if there is one, live.
     pub(crate) data_dir: PathBuf,
-    /// The name of this process in logs.
+    /// The name of this process in logs and leases.
     pub(crate) instance_id: String,
     /// The listener and its stop.
     pub(crate) server: Server,
@@ -97,6 +107,13 @@ pub(crate) struct Config {
     pub(crate) log_level: tracing::Level,
     /// What is legal and yet worth a second look; logged at start.
     pub(crate) warnings: Vec<String>,
+}
+
+impl Config {
+    /// Whether this process keeps anything in its data directory.
+    pub(crate) fn keeps_files(&self) -> bool {
+        matches!(self.queue, Queue::Embedded) || self.engine.is_some()
+    }
 }
 
 /// The listener and its stop.
@@ -234,7 +251,7 @@ pub(crate) fn load(sources: &Sources<'_>) -> Result<Loaded, Vec<Finding>> {
     let layers = layers::collect(tree.as_ref(), sources.env, sources.flags, &mut findings);
     let mut config = resolve::resolve(sources, &layers, &mut findings);
     rules::check(&config, &layers, &mut findings);
-    config.warnings = rules::warnings(&config);
+    config.warnings = rules::warnings(&config, &layers);
     if findings.is_empty() { Ok(Loaded { config, layers }) } else { Err(findings) }
 }
 

@@ -16,6 +16,8 @@ pub(crate) fn start(level: Level) {
         .with_target("wavehouse_clickhouse", level)
         .with_target("wavehouse_broker_embedded", level)
         .with_target("wavehouse_broker", level)
+        .with_target("wavehouse_broker_nats", level)
+        .with_target("wavehouse_nats", level)
         .with_target("engine", level);
     let registry = tracing_subscriber::registry().with(filter);
     // Standard error may be closed; to complain there about that would be a panic.

@@ -9,9 +9,11 @@ mod dev;
 mod dlq;
 mod engine;
 mod health;
+mod listener;
 mod logs;
 mod metrics;
 mod mq;
+mod ops;
 mod proc;
 mod send;
 mod supervisor;
@@ -77,10 +79,7 @@ fn run(cli: &Cli, env: &BTreeMap<String, String>) -> ExitCode {
             args.operator_key = env.get(OPERATOR_KEY).cloned();
             command(bench::run(args))
         }
-        Some(Command::Mq(args)) => match mq::run(args) {
-            Ok(text) => say(&text),
-            Err(refusal) => fail(&refusal.text, refusal.code),
-        },
+        Some(Command::Mq(args)) => mq_command(cli, env, args),
         Some(Command::Version) => say(&format!("wavehouse {}\n", env!("CARGO_PKG_VERSION"))),
         Some(Command::Health) => match health::address(env).and_then(health::check) {
             Ok(()) => ExitCode::SUCCESS,
@@ -103,19 +102,39 @@ fn run(cli: &Cli, env: &BTreeMap<String, String>) -> ExitCode {
     }
 }
 
+fn mq_command(cli: &Cli, env: &BTreeMap<String, String>, args: &mq::MqArgs) -> ExitCode {
+    let config = || match try_load(cli, env, Mode::Serve) {
+        Ok(loaded) => Ok(loaded.config),
+        Err(findings) => Err(config::report(&findings)),
+    };
+    let run = async { Ok(mq::run(args, &mq::Surroundings { config: &config }).await) };
+    match block_on(run) {
+        Ok(Ok(said)) => {
+            let said_it = say(&said.text);
+            if said_it == ExitCode::SUCCESS { ExitCode::from(said.code) } else { said_it }
+        }
+        Ok(Err(refusal)) => fail(&refusal.text, refusal.code),
+        Err(error) => fail(&format!("{error:#}"), FAILED),
+    }
+}
+
 fn mode(dev: bool) -> Mode {
     if dev { Mode::Dev } else { Mode::Serve }
 }
 
 /// Loads the configuration; what is wrong with it is printed.
 fn load(cli: &Cli, env: &BTreeMap<String, String>, mode: Mode) -> Result<Loaded, ExitCode> {
+    try_load(cli, env, mode).map_err(|findings| fail(config::report(&findings).trim_end(), USAGE))
+}
+
+fn try_load(cli: &Cli, env: &BTreeMap<String, String>, mode: Mode) -> Result<Loaded, Vec<Finding>> {
     let uname = rustix::system::uname();
     let host = uname.nodename().to_string_lossy();
     let nonce = getrandom::u32().unwrap_or(std::process::id());
     let read = |path: &Path| fs::read_to_string(path);
     let file = cli.config.as_deref();
     let sources = Sources { mode, env, file, flags: &cli.set, host: (&host, nonce), read: &read };
-    config::load(&sources).map_err(|findings| fail(config::report(&findings).trim_end(), USAGE))
+    config::load(&sources)
 }
 
 fn serve(cli: &Cli, env: &BTreeMap<String, String>, mode: Mode) -> ExitCode {
@@ -123,7 +142,10 @@ fn serve(cli: &Cli, env: &BTreeMap<String, String>, mode: Mode) -> ExitCode {
         Ok(loaded) => loaded.config,
         Err(code) => return code,
     };
-    let mut findings: Vec<Finding> = config::probe_data_dir(&config.data_dir).into_iter().collect();
+    let mut findings: Vec<Finding> = Vec::new();
+    if config.keeps_files() {
+        findings.extend(config::probe_data_dir(&config.data_dir));
+    }
     let engine = wiring::find_engine(&config).map_err(|missing| findings.extend(missing));
     let Ok(engine) = engine.and_then(|engine| if findings.is_empty() { Ok(engine) } else { Err(()) }) else {
         return fail(config::report(&findings).trim_end(), USAGE);

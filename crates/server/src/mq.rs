@@ -1,21 +1,29 @@
 //! `wavehouse mq`: what must exist on message servers, what the connecting user may do there, and where a table's rows go.
-//! It connects to nothing.
 //!
-//! Its exit codes are its own: 0 done, 1 refused (settings that cannot work), 2 wrong usage.
+//! Its exit codes are its own: 0 done, 1 refused (settings that cannot work, or servers that do not answer), 2 wrong
+//! usage, 3 something on the servers is not as it should be.
 
 mod explain;
 mod flags;
+mod plan;
+mod provision;
+mod servers;
 
 use clap::{Args, Parser, Subcommand};
 use wavehouse_topology::{SpecFinding, TopologyInput, TopologySpec, manifests, permissions};
 
 use explain::ExplainArgs;
 use flags::{ManifestsArgs, PermissionsArgs};
+use provision::ProvisionArgs;
 
-/// The settings cannot work.
-const REFUSED: u8 = 1;
+use crate::config::Config;
+
+/// The settings cannot work, or the servers do not answer.
+const FAILED: u8 = 1;
 /// Wrong usage, as tools of message servers answer it.
 const USAGE: u8 = 2;
+/// Something on the servers is not as it should be.
+const FINDINGS: u8 = 3;
 
 /// The words after `mq`, kept as they are: they have a parser of their own, for the sake of the exit codes.
 #[derive(Debug, Args)]
@@ -25,7 +33,7 @@ pub(crate) struct MqArgs {
     words: Vec<String>,
 }
 
-/// What must exist on message servers. Connects to nothing.
+/// What must exist on message servers, and what is there.
 #[derive(Debug, Parser)]
 #[command(name = "wavehouse mq", max_term_width = 100, args_override_self = true, after_help = AFTER)]
 struct MqCli {
@@ -33,7 +41,8 @@ struct MqCli {
     command: MqCommand,
 }
 
-const AFTER: &str = "Exit codes: 0 done, 1 settings that cannot work, 2 wrong usage.";
+const AFTER: &str = "Exit codes: 0 done, 1 settings that cannot work or servers that do not answer, 2 wrong usage, \
+                     3 something on the servers is not as it should be.";
 
 #[derive(Debug, Subcommand)]
 enum MqCommand {
@@ -41,6 +50,9 @@ enum MqCommand {
     Manifests(ManifestsArgs),
     /// Prints what the user that WaveHouse connects as may do, for the servers' configuration.
     Permissions(PermissionsArgs),
+    /// Makes on the servers what must exist there, as the operator. Deletes nothing, and changes little of what is there.
+    #[command(args_override_self = true)]
+    Provision(Box<ProvisionArgs>),
     /// Tells where a table's rows go.
     Explain(ExplainArgs),
 }
@@ -54,28 +66,49 @@ pub(crate) struct Refusal {
     pub(crate) code: u8,
 }
 
+/// What a command prints, and what the program exits with.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// What is printed.
+    pub(crate) text: String,
+    /// The exit code.
+    pub(crate) code: u8,
+}
+
+/// What the commands may learn from where they run, if they ask.
+pub(crate) struct Surroundings<'a> {
+    /// The configuration that a server would have here, or what is wrong with it.
+    pub(crate) config: &'a dyn Fn() -> Result<Config, String>,
+}
+
 /// Runs a command and gives what it prints.
 ///
 /// # Errors
-/// [`Refusal`] on wrong usage, and when the settings cannot work.
-pub(crate) fn run(args: &MqArgs) -> Result<String, Refusal> {
+/// [`Refusal`] on wrong usage, when the settings cannot work, and when the servers do not answer.
+pub(crate) async fn run(args: &MqArgs, around: &Surroundings<'_>) -> Result<Said, Refusal> {
     let words = std::iter::once("wavehouse mq").chain(args.words.iter().map(String::as_str));
     let cli = match MqCli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => return Err(usage(&error)),
-        Err(help) => return Ok(help.to_string()),
+        Err(help) => return Ok(plainly(help.to_string())),
     };
     match cli.command {
         MqCommand::Manifests(args) => {
             let spec = check(args.input())?;
-            manifests(&spec).map_err(|error| refusal(format!("mq manifests: {error}")))
+            let text = manifests(&spec).map_err(|error| refusal(format!("mq manifests: {error}")))?;
+            Ok(plainly(text))
         }
         MqCommand::Permissions(args) => {
             let spec = check(args.input())?;
-            Ok(permissions(&spec).to_yaml(&spec))
+            Ok(plainly(permissions(&spec).to_yaml(&spec)))
         }
-        MqCommand::Explain(args) => explain::run(&args, &check(args.input())?),
+        MqCommand::Provision(args) => provision::run(*args, around).await,
+        MqCommand::Explain(args) => explain::run(&args, &check(args.input())?).map(plainly),
     }
+}
+
+fn plainly(text: String) -> Said {
+    Said { text, code: 0 }
 }
 
 fn usage(error: &clap::Error) -> Refusal {
@@ -85,7 +118,7 @@ fn usage(error: &clap::Error) -> Refusal {
 }
 
 fn refusal(text: String) -> Refusal {
-    Refusal { text, code: REFUSED }
+    Refusal { text, code: FAILED }
 }
 
 fn check(input: TopologyInput) -> Result<TopologySpec, Refusal> {

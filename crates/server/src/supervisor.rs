@@ -115,6 +115,11 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
+    /// Stopped before everything was started.
+    pub(crate) fn before_start(signal: Signal) -> Self {
+        Self { cause: Cause::Signal(signal), cut_off: Vec::new(), hurried: false }
+    }
+
     /// Whether the process may say that it stopped cleanly.
     pub(crate) fn clean(&self) -> bool {
         matches!(self.cause, Cause::Signal(_)) && self.cut_off.is_empty() && !self.hurried

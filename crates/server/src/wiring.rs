@@ -1,11 +1,12 @@
 //! Puts the parts together, in the order in which they need each other, and hands them to the supervisor.
 //!
 //! ```text
-//! listener ─ engine? ─ ClickHouse (not dialled) ─ queue ─ worker ─ api ─ timers
+//! listener ─ engine? ─ ClickHouse (not dialled) ─ queue ─ worker? ─ api or probes ─ timers
 //! ```
 //!
 //! The listener is bound first, so that a taken port is told before anything is opened. ClickHouse need not be there:
-//! the gateway then starts degraded, takes no rows of tables that it has never seen, and recovers by itself.
+//! the gateway then starts degraded, takes no rows of tables that it has never seen, and recovers by itself. A queue on
+//! message servers must be there, and be what it should.
 
 mod parts;
 mod queue;
@@ -29,8 +30,9 @@ use wavehouse_core::TenantId;
 use wavehouse_worker::{Worker, WorkerMetrics};
 
 use crate::background::{count_letters, sweep};
-use crate::config::{Config, Finding, Mode};
+use crate::config::{Config, Finding, Mode, Queue};
 use crate::metrics::{Depths, LetterGauges, Parts, Process};
+use crate::ops::{self, Ops};
 use crate::supervisor::{OnExit, Outcome, Phase, StopBudget, Supervisor, listen};
 use crate::{dev, engine, metrics};
 
@@ -64,15 +66,27 @@ pub(crate) async fn run(config: Config, engine_files: Option<engine::Files>) -> 
         delay: config.server.drain_delay,
         drain: config.server.shutdown_timeout,
     });
-    assemble(&config, engine_files, listener, metrics_listener, &mut supervisor)?;
+    let (listeners, mut signals) = (Listeners { face: listener, metrics: metrics_listener }, signals);
+    // Message servers may be waited for; whoever asks the process to stop is not kept waiting.
+    tokio::select! {
+        biased;
+        Some(signal) = signals.recv() => return Ok(Outcome::before_start(signal)),
+        assembled = assemble(&config, engine_files, listeners, &mut supervisor) => assembled?,
+    }
     info!(
         instance = config.instance_id,
         version = env!("CARGO_PKG_VERSION"),
         address = %config.server.listen,
-        data_dir = %config.data_dir.display(),
+        roles = config.roles.to_string(),
         "wavehouse is up"
     );
     Ok(supervisor.run(signals).await)
+}
+
+/// What was bound before anything was opened.
+struct Listeners {
+    face: TcpListener,
+    metrics: Option<TcpListener>,
 }
 
 async fn bind(address: std::net::SocketAddr) -> anyhow::Result<TcpListener> {
@@ -83,15 +97,16 @@ async fn bind(address: std::net::SocketAddr) -> anyhow::Result<TcpListener> {
 }
 
 /// Makes every part, then starts them; nothing runs before everything is made.
-fn assemble(
+async fn assemble(
     config: &Config,
     engine_files: Option<engine::Files>,
-    listener: TcpListener,
-    metrics_listener: Option<TcpListener>,
+    listeners: Listeners,
     supervisor: &mut Supervisor,
 ) -> anyhow::Result<()> {
-    std::fs::create_dir_all(&config.data_dir)
-        .with_context(|| format!("cannot make {}", config.data_dir.display()))?;
+    if config.keeps_files() {
+        std::fs::create_dir_all(&config.data_dir)
+            .with_context(|| format!("cannot make {}", config.data_dir.display()))?;
+    }
     let beside = match (&config.engine, engine_files) {
         (Some(wanted), Some(files)) => Some(engine::prepare(config, wanted, files)?),
         _ => None,
@@ -102,49 +117,37 @@ fn assemble(
     let connection = Connection::new(target, parts::catalog_options(config), &clickhouse_metrics)
         .context("tenant.clickhouse is not usable")?;
     let connection = Arc::new(connection);
-    let broker = queue::open(config, &mut registry)?;
-    registry.register_collector(Box::new(Depths(Arc::clone(&broker))));
+    let queue = queue::open(config, &mut registry).await?;
+    let broker = &queue.broker;
+    registry.register_collector(Box::new(Depths(Arc::clone(broker))));
     registry.register_collector(Box::new(Parts(connection.catalog.clone())));
     registry.register_collector(Box::new(Process));
     let letter_gauges = LetterGauges::register(&mut registry);
-    let targets = Targets::one(TenantId::default(), Arc::clone(&connection));
-    let sink = Arc::new(ClickHouseSink::new(targets, clickhouse_metrics));
-    let worker_metrics = WorkerMetrics::register(&mut registry);
     let seed = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
-    let worker = Worker::new(parts::worker_options(config, seed), Arc::clone(&broker), sink, worker_metrics);
-    let api_metrics = wavehouse_api::Metrics::register(&mut registry);
+    let worker = config.roles.ingest.then(|| {
+        let targets = Targets::one(TenantId::default(), Arc::clone(&connection));
+        let sink = Arc::new(ClickHouseSink::new(targets, clickhouse_metrics));
+        let metrics = WorkerMetrics::register(&mut registry);
+        Worker::new(parts::worker_options(config, seed), Arc::clone(broker), sink, metrics)
+    });
+    let api_metrics = config.roles.api.then(|| wavehouse_api::Metrics::register(&mut registry));
     let registry = Arc::new(registry);
-    let api = Api::new(
-        parts::api_options(config),
-        ApiParts {
-            broker: Arc::clone(&broker),
-            connection: Arc::clone(&connection),
-            registry: Arc::clone(&registry),
-            metrics: api_metrics,
-            process_id: seed,
-        },
-    );
 
     let (ready, engine_ready) = watch::channel(beside.is_none());
     if let Some((program, _password)) = beside.clone() {
         supervisor
             .spawn("engine", Phase::Release, OnExit::StopProcess, |stop| engine::run(program, ready, stop));
     }
-    start_queue(&broker, letter_gauges, supervisor);
-    supervisor.spawn("worker", Phase::Worker, OnExit::StopProcess, |stop| async move {
-        Ok(worker.run(stop).await?)
-    });
-    let catalog = connection.catalog.clone();
-    let mut startable = engine_ready.clone();
-    supervisor.spawn("tables", Phase::Background, OnExit::StopProcess, |stop| async move {
-        until_ready(&mut startable, &stop).await;
-        catalog.run(stop.clone()).await;
-        anyhow::ensure!(stop.is_cancelled(), "schema discovery ended");
-        Ok(())
-    });
-    let delay = config.server.drain_delay;
-    supervisor.spawn("api", Phase::Api, OnExit::StopProcess, |stop| serve(api, listener, delay, stop));
-    if let (Some(listener), Some(prometheus)) = (metrics_listener, &config.prometheus) {
+    start_queue(config, queue.broker.clone(), letter_gauges, supervisor);
+    if let Some(worker) = worker {
+        supervisor.spawn("worker", Phase::Worker, OnExit::StopProcess, |stop| async move {
+            Ok(worker.run(stop).await?)
+        });
+    }
+    discover(&connection, engine_ready.clone(), supervisor);
+    let face = Face { connection: &connection, broker: queue.broker, registry: &registry, seed };
+    face.start(config, listeners.face, api_metrics, supervisor);
+    if let (Some(listener), Some(prometheus)) = (listeners.metrics, &config.prometheus) {
         let path = prometheus.path.clone();
         supervisor.spawn("metrics", Phase::Background, OnExit::Log, |stop| {
             metrics::serve(listener, path, registry, stop)
@@ -155,6 +158,66 @@ fn assemble(
         greet(config, &connection, engine_ready, password_file, supervisor);
     }
     Ok(())
+}
+
+/// Keeps ClickHouse's tables known, from when the engine beside us answers.
+fn discover(connection: &Connection, mut startable: watch::Receiver<bool>, supervisor: &mut Supervisor) {
+    let catalog = connection.catalog.clone();
+    supervisor.spawn("tables", Phase::Background, OnExit::StopProcess, |stop| async move {
+        until_ready(&mut startable, &stop).await;
+        catalog.run(stop.clone()).await;
+        anyhow::ensure!(stop.is_cancelled(), "schema discovery ended");
+        Ok(())
+    });
+}
+
+/// What is answered on the process's port: the gateway's face, or the probes of a process without it.
+struct Face<'a> {
+    connection: &'a Arc<Connection>,
+    broker: SharedBroker,
+    registry: &'a Arc<Registry>,
+    seed: u64,
+}
+
+impl Face<'_> {
+    fn start(
+        self,
+        config: &Config,
+        listener: TcpListener,
+        api_metrics: Option<wavehouse_api::Metrics>,
+        supervisor: &mut Supervisor,
+    ) {
+        let delay = config.server.drain_delay;
+        let options = parts::api_options(config);
+        let (connection, registry) = (Arc::clone(self.connection), Arc::clone(self.registry));
+        let Some(metrics) = api_metrics else {
+            let (metrics_path, version) = (options.metrics_path, options.version);
+            let ops = Ops { connection, registry, metrics_path, version };
+            supervisor.spawn("probes", Phase::Api, OnExit::StopProcess, |stop| {
+                serve_ops(ops, listener, delay, stop)
+            });
+            return;
+        };
+        let parts = ApiParts { broker: self.broker, connection, registry, metrics, process_id: self.seed };
+        let api = Api::new(options, parts);
+        supervisor.spawn("api", Phase::Api, OnExit::StopProcess, |stop| serve(api, listener, delay, stop));
+    }
+}
+
+/// Answers probes until `stop` and for `delay` after it, not ready any more.
+async fn serve_ops(
+    ops: Ops,
+    listener: TcpListener,
+    delay: Duration,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let close = CancellationToken::new();
+    let closing = async {
+        stop.cancelled().await;
+        tokio::time::sleep(delay).await;
+        close.cancel();
+    };
+    tokio::join!(ops::serve(ops, listener, stop.clone(), close.clone()), closing).0
 }
 
 /// Serves until `stop`. Then those who balance load are told, and for `delay` everything goes on, since they need a moment
@@ -178,13 +241,16 @@ async fn serve(
     Ok(())
 }
 
-fn start_queue(broker: &SharedBroker, letters: LetterGauges, supervisor: &mut Supervisor) {
-    let counting = Arc::clone(broker);
-    supervisor
-        .spawn("letters", Phase::Background, OnExit::Log, |stop| count_letters(counting, letters, stop));
-    let sweeping = Arc::clone(broker);
-    supervisor.spawn("sweeper", Phase::Background, OnExit::StopProcess, |stop| sweep(sweeping, stop));
-    let broker = Arc::clone(broker);
+fn start_queue(config: &Config, broker: SharedBroker, letters: LetterGauges, supervisor: &mut Supervisor) {
+    if config.roles.api {
+        let counting = Arc::clone(&broker);
+        supervisor
+            .spawn("letters", Phase::Background, OnExit::Log, |stop| count_letters(counting, letters, stop));
+    }
+    if config.roles.sweeper && matches!(config.queue, Queue::Embedded) {
+        let sweeping = Arc::clone(&broker);
+        supervisor.spawn("sweeper", Phase::Background, OnExit::StopProcess, |stop| sweep(sweeping, stop));
+    }
     supervisor.spawn("queue", Phase::Release, OnExit::StopProcess, |stop| queue::keep(broker, stop));
 }
 

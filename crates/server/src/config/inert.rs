@@ -35,8 +35,6 @@ pub(crate) const INERT: &[Inert] = &[
         why: "tokens are not verified in this version: every route needs the operator's key",
         fix: "remove it, and let clients of this version send the operator's key",
     },
-    inert("mq.nats", Some("WH_MQ_NATS_")),
-    inert("coord.nats", Some("WH_COORD_NATS_")),
     inert("cache.l1_max_cost", Some("WH_CACHE_L1_MAX_COST")),
     inert("cache.redis", Some("WH_CACHE_REDIS_")),
     inert("dedupe.lease", Some("WH_DEDUPE_LEASE")),
@@ -77,11 +75,12 @@ mod tests {
 
     #[test]
     fn a_block_covers_what_is_below_it() {
-        assert!(by_path("mq.nats.urls").is_some());
-        assert!(by_path("mq.natsy").is_none());
+        assert!(by_path("cache.redis.addrs").is_some());
+        assert!(by_path("cache.redisy").is_none());
         assert!(by_path("tenant.clickhouse.tls.enabled").is_some());
         assert!(by_path("tenant.clickhouse.tls.ca_file").is_none());
-        assert!(by_env("WH_MQ_NATS_URLS").is_some());
+        assert!(by_env("WH_CACHE_REDIS_ADDRS").is_some());
+        assert!(by_env("WH_MQ_NATS_URLS").is_none());
         assert!(by_env("WH_DEDUPE_LEASE").is_some());
         assert!(by_env("WH_DEDUPE_LEASES").is_none());
     }

@@ -59,6 +59,6 @@ fn scalar(kind: Kind, value: &Value) -> Tree {
             |_| plain(),
             |map| Tree::Object(map.into_keys().map(|name| (name, Tree::from(MASK))).collect()),
         ),
-        Kind::Text | Kind::AnyText | Kind::Path | Kind::Word(..) | Kind::Address => plain(),
+        Kind::Text | Kind::AnyText | Kind::Path | Kind::Word(..) | Kind::Address | Kind::Span => plain(),
     }
 }

@@ -66,6 +66,7 @@ fn holds(kind: Kind) -> String {
         Kind::Bytes { min, max } => {
             format!("bytes, such as `8MiB`; {} to {}", show_bytes(min), show_bytes(max))
         }
+        Kind::Span => "length of time, such as `250ms` or `1m30s`".to_owned(),
         Kind::List => "list; in the variable `a,b`".to_owned(),
         Kind::Map => "names with texts; in the variable `A=x,B=y`".to_owned(),
         Kind::Word(words, _) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),

@@ -10,22 +10,27 @@ use super::finding::Finding;
 use super::keys::{self, Key, Kind};
 use super::layers::{Given, Layers, Origin, Value};
 use super::values::{self, Expected};
-use super::{ClickHouse, Config, Engine, Mode, Prometheus, Secret, Server, Sources, Tenant, Tls, Worker};
+use super::{
+    ClickHouse, Config, Engine, Mode, Prometheus, Roles, Secret, Server, Sources, Tenant, Tls, Worker,
+};
+use super::{nats, roles};
 
-const ROLES: [&str; 3] = ["api", "ingest", "sweeper"];
 const GIB: u64 = 1 << 30;
 
 /// Reads every key.
 pub(crate) fn resolve(sources: &Sources<'_>, layers: &Layers, findings: &mut Vec<Finding>) -> Config {
     let mut reader = Reader { mode: sources.mode, layers, read: sources.read, findings };
-    reader.roles();
-    for selector in ["mq.backend", "coord.backend", "cache.backend", "dedupe.backend"] {
+    for selector in ["cache.backend", "dedupe.backend"] {
         reader.word(selector);
     }
+    let roles = reader.roles();
+    let queue = nats::queue(&mut reader, roles, sources.host.0);
     let listen = reader.address("server.listen");
     let key = reader.secret("auth.operator_key", "auth.operator_key_file");
     Config {
         mode: sources.mode,
+        roles,
+        queue,
         data_dir: reader.path("data_dir").unwrap_or_else(|| PathBuf::from("data")),
         instance_id: instance_id(&reader.any_text("instance_id"), sources.host),
         server: Server {
@@ -74,11 +79,11 @@ fn log_level(env: &BTreeMap<String, String>, findings: &mut Vec<Finding>) -> tra
     }
 }
 
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     mode: Mode,
-    layers: &'a Layers,
+    pub(super) layers: &'a Layers,
     read: &'a dyn Fn(&Path) -> std::io::Result<String>,
-    findings: &'a mut Vec<Finding>,
+    pub(super) findings: &'a mut Vec<Finding>,
 }
 
 impl Reader<'_> {
@@ -94,7 +99,7 @@ impl Reader<'_> {
         default_of(key, self.mode).and_then(|text| parse(&Value::Text(text.to_owned())).ok())
     }
 
-    fn given(&self, path: &str) -> bool {
+    pub(super) fn given(&self, path: &str) -> bool {
         self.layers.contains_key(path)
     }
 
@@ -103,7 +108,7 @@ impl Reader<'_> {
         self.value(path, |value| values::whole(value, min, max))
     }
 
-    fn count(&mut self, path: &str) -> u64 {
+    pub(super) fn count(&mut self, path: &str) -> u64 {
         self.number(path).unwrap_or_default()
     }
 
@@ -120,24 +125,28 @@ impl Reader<'_> {
         self.value(path, |value| values::bytes(value, min, max))
     }
 
-    fn switch(&mut self, path: &str) -> bool {
+    pub(super) fn switch(&mut self, path: &str) -> bool {
         self.value(path, values::switch).unwrap_or_default()
     }
 
-    fn text(&mut self, path: &str) -> Option<String> {
+    pub(super) fn text(&mut self, path: &str) -> Option<String> {
         self.value(path, values::full_text)
     }
 
-    fn any_text(&mut self, path: &str) -> String {
+    pub(super) fn any_text(&mut self, path: &str) -> String {
         self.value(path, values::text).unwrap_or_default().trim().to_owned()
     }
 
-    fn path(&mut self, path: &str) -> Option<PathBuf> {
+    pub(super) fn path(&mut self, path: &str) -> Option<PathBuf> {
         self.text(path).map(PathBuf::from)
     }
 
-    fn list(&mut self, path: &str) -> Vec<String> {
+    pub(super) fn list(&mut self, path: &str) -> Vec<String> {
         self.value(path, values::list).unwrap_or_default()
+    }
+
+    pub(super) fn span(&mut self, path: &str) -> Duration {
+        self.value(path, values::span).unwrap_or_default()
     }
 
     fn address(&mut self, path: &str) -> IpAddr {
@@ -148,7 +157,7 @@ impl Reader<'_> {
         self.value(path, parse).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
-    fn word(&mut self, path: &str) -> String {
+    pub(super) fn word(&mut self, path: &str) -> String {
         let Some(Kind::Word(words, elsewhere)) = keys::by_path(path).map(|key| key.kind) else {
             return String::new();
         };
@@ -158,26 +167,15 @@ impl Reader<'_> {
                 return Ok(text);
             }
             let legal = words.join(" or ");
-            let hint = if elsewhere.contains(&text.as_str()) { "; this version has no other" } else { "" };
+            let hint = format!("; {text} is known, but this version has it not");
+            let hint = if elsewhere.contains(&text.as_str()) { hint } else { String::new() };
             Err(format!("{legal}{hint}"))
         };
         self.value(path, parse).unwrap_or_default()
     }
 
-    fn roles(&mut self) {
-        let parse = |value: &Value| {
-            let roles = values::list(value)?;
-            let known = roles.iter().all(|role| ROLES.contains(&role.as_str()));
-            let all = ROLES.iter().all(|role| roles.iter().filter(|given| given == role).count() == 1);
-            if !known {
-                Err("api, ingest and sweeper, each once".to_owned())
-            } else if !all {
-                Err("all of api, ingest and sweeper, each once: no other process can reach the embedded queue".to_owned())
-            } else {
-                Ok(())
-            }
-        };
-        self.value("roles", parse);
+    fn roles(&mut self) -> Roles {
+        self.value("roles", |value| roles::parse(&values::list(value)?)).unwrap_or(Roles::ALL)
     }
 
     /// A secret given as itself or as a file; a file's last newline is not part of it.

@@ -1,9 +1,9 @@
 //! Rules that look at several keys together. Each is a named check; all are asked, and all that fail are told.
 
 use super::finding::Finding;
-use super::layers::Layers;
+use super::layers::{Layers, Value};
 use super::resolve::subject;
-use super::{Config, Mode};
+use super::{Config, Mode, Queue, keys};
 
 struct Case<'a> {
     config: &'a Config,
@@ -44,8 +44,8 @@ pub(crate) fn check(config: &Config, layers: &Layers, findings: &mut Vec<Finding
 }
 
 /// What is legal and yet worth a second look.
-pub(crate) fn warnings(config: &Config) -> Vec<String> {
-    let mut warnings = Vec::new();
+pub(crate) fn warnings(config: &Config, layers: &Layers) -> Vec<String> {
+    let mut warnings = unused(config, layers);
     if config.mode == Mode::Serve && config.operator_key.is_none() {
         warnings.push(
             "auth.operator_key is not set: nobody can send or read rows, since every such route needs the key; set WH_AUTH_OPERATOR_KEY"
@@ -61,6 +61,47 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
         );
     }
     warnings
+}
+
+/// What was set and is not read, since something else was chosen.
+fn unused(config: &Config, layers: &Layers) -> Vec<String> {
+    let given = |block: &str| {
+        let mut there =
+            layers.iter().filter(|(path, given)| path.starts_with(block) && !is_usual(path, &given.value));
+        there.next().map(|(path, _)| *path)
+    };
+    let (shared, leases) = match &config.queue {
+        Queue::Embedded => (false, false),
+        Queue::Nats(nats) => (true, nats.topology.input().coord_on_nats),
+    };
+    let mut warnings = Vec::new();
+    let mut warn = |path: Option<&str>, why: &str| {
+        warnings.extend(path.map(|path| format!("{path} is set and has no effect: {why}")));
+    };
+    if !shared {
+        warn(given("mq.nats."), "mq.backend is embedded");
+    }
+    if !leases {
+        warn(given("coord.nats."), "coord.backend is local");
+    }
+    if shared {
+        for path in ["tenant.mq.max_bytes_gb", "queue.disk_bytes_max"] {
+            warn(given(path), "mq.backend is nats, where the sizes of the streams bound the queue");
+        }
+        if config.roles.sweeper && layers.contains_key("roles") {
+            warn(Some("the role sweeper"), "mq.backend is nats, where the servers free what is written");
+        }
+    }
+    warnings
+}
+
+/// Whether a value is the default, as `config print` writes it out.
+fn is_usual(path: &str, value: &Value) -> bool {
+    let Some(default) = keys::by_path(path).and_then(|key| key.default) else { return false };
+    match value {
+        Value::Text(text) => text == default,
+        Value::Tree(tree) => tree.as_str().map_or_else(|| tree.to_string(), str::to_owned) == default,
+    }
 }
 
 fn both(case: &Case<'_>, one: &str, other: &str) -> Option<Finding> {

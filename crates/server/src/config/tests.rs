@@ -58,6 +58,10 @@ fn samples(kind: Kind, path: &str) -> (String, String, &'static str) {
         (_, Kind::Text | Kind::Path) => texts("one", "two", " "),
         (_, Kind::AnyText | Kind::Secret) => texts("one", "two", "\u{0}none"),
         (_, Kind::Switch) => texts("true", "false", "yes"),
+        ("mq.backend", _) => texts("embedded", "embedded", "kafka"),
+        ("coord.backend", _) => texts("local", "local", "zookeeper"),
+        ("mq.nats.urls", _) => texts("nats://a:4222", "tls://a:4222,b:1", "nats://u:p@a"),
+        (_, Kind::Span) => texts("250ms", "1m30s", "0s"),
         (_, Kind::Whole { min, max }) => (min.to_string(), max.to_string(), "-1"),
         (_, Kind::Bytes { min, max }) => (min.to_string(), max.min(1 << 40).to_string(), "1kb"),
         (_, Kind::List) => texts("x", "x,y", "x,,y"),
@@ -80,6 +84,8 @@ fn yaml_of(path: &str, value: &str) -> String {
 /// What keeps a key from being set alone.
 fn company(path: &str) -> Vec<(&'static str, &'static str)> {
     match path {
+        "mq.nats.urls" => ON_NATS.iter().copied().filter(|(name, _)| *name != "WH_MQ_NATS_URLS").collect(),
+        _ if path.starts_with("mq.nats.") || path.starts_with("coord.nats.") => ON_NATS.to_vec(),
         "tenant.clickhouse.tls.cert_file" => vec![("WH_CH_TLS_KEY_FILE", "k")],
         "tenant.clickhouse.tls.key_file" => vec![("WH_CH_TLS_CERT_FILE", "c")],
         "worker.batch_bytes_max" => vec![("WH_WORKER_BATCH_BYTES", "1")],
@@ -88,14 +94,27 @@ fn company(path: &str) -> Vec<(&'static str, &'static str)> {
     }
 }
 
+/// A queue on message servers, shared through leases.
+const ON_NATS: [(&str, &str); 3] =
+    [("WH_MQ_BACKEND", "nats"), ("WH_MQ_NATS_URLS", "nats://mq:4222"), ("WH_COORD_BACKEND", "nats")];
+
+/// Keys that name files which must be there; they have tests of their own. So has the user, who needs one.
+fn needs_a_file(path: &str) -> bool {
+    let shared = path.starts_with("mq.nats.tls.") || path == "mq.nats.user";
+    path != "mq.nats.tls.handshake_first"
+        && (shared || (path.ends_with("_file") && !path.starts_with("tenant.clickhouse.tls.")))
+}
+
 #[test]
 fn every_key_by_file_by_variable_and_by_both() {
-    for key in KEYS.iter().filter(|key| !key.path.ends_with("_file") || key.path.contains(".tls.")) {
+    for key in KEYS.iter().filter(|key| !needs_a_file(key.path)) {
         let (one, two, bad) = samples(key.kind, key.path);
         let in_file = match key.kind {
             Kind::List => format!("[{two}]"),
             Kind::Map => "{X-A: '2'}".to_owned(),
-            Kind::Text | Kind::AnyText | Kind::Secret | Kind::Path | Kind::Address => format!("{two:?}"),
+            Kind::Text | Kind::AnyText | Kind::Secret | Kind::Path | Kind::Address | Kind::Span => {
+                format!("{two:?}")
+            }
             _ => two.clone(),
         };
         let yaml = yaml_of(key.path, &in_file);
@@ -119,8 +138,9 @@ fn every_key_by_file_by_variable_and_by_both() {
         );
 
         if !matches!(key.kind, Kind::AnyText | Kind::Secret) {
-            let findings =
-                load_given(&Given { env: vec![(key.env, bad)], ..Given::default() }).err().unwrap();
+            let mut env = company(key.path);
+            env.push((key.env, bad));
+            let findings = load_given(&Given { env, ..Given::default() }).err().unwrap();
             assert!(
                 findings.iter().any(|f| f.subject.contains(key.path)),
                 "{}: {}",
@@ -129,7 +149,8 @@ fn every_key_by_file_by_variable_and_by_both() {
             );
         }
         let null = yaml_of(key.path, "");
-        let findings = from_yaml(&null).err().unwrap_or_else(|| panic!("{} left blank is taken", key.path));
+        let blank = load_given(&Given { yaml: Some(&null), env: company(key.path), ..Given::default() });
+        let findings = blank.err().unwrap_or_else(|| panic!("{} left blank is taken", key.path));
         assert!(findings.iter().all(|f| f.subject.contains(key.path)), "{}", report(&findings));
     }
 }
@@ -140,7 +161,8 @@ fn every_value_that_is_set_changes_the_configuration() {
     // Selectors and roles have one legal value; the parts of a switched-off block show only with their switch.
     let unseen =
         |path: &str| path.ends_with(".backend") || path == "roles" || path == "clickhouse.max_total_conns";
-    for key in KEYS.iter().filter(|key| !unseen(key.path) && !key.path.ends_with("_file")) {
+    let unseen = |path: &str| unseen(path) || path.ends_with("_file") || needs_a_file(path);
+    for key in KEYS.iter().filter(|key| !unseen(key.path)) {
         let (one, two, _) = samples(key.kind, key.path);
         let mut env = company(key.path);
         match key.path.split_once('.') {

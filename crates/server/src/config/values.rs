@@ -2,6 +2,7 @@
 //! what it expected when the value is something else.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::Value as Tree;
 
@@ -81,6 +82,13 @@ pub(crate) fn show_bytes(count: u64) -> String {
     count.to_string()
 }
 
+pub(crate) fn span(value: &Value) -> Result<Duration, Expected> {
+    let expected = || "a length of time above zero, such as 250ms, 5s or 1m30s".to_owned();
+    let text = text(value).map_err(|_| expected())?;
+    let span = wavehouse_topology::parse_duration(text.trim()).map_err(|_| expected())?;
+    if span.is_zero() { Err(expected()) } else { Ok(span) }
+}
+
 pub(crate) fn list(value: &Value) -> Result<Vec<String>, Expected> {
     let expected = || "a list of texts, none blank; in a variable separated by commas".to_owned();
     let items: Vec<String> = match value {
@@ -149,6 +157,16 @@ mod tests {
         }
         for (count, text) in [(0, "0"), (1023, "1023"), (8 << 20, "8MiB"), ((1 << 30) + 1, "1073741825")] {
             assert_eq!(show_bytes(count), text);
+        }
+    }
+
+    #[test]
+    fn spans() {
+        for (text, span_ms) in [("250ms", 250), ("5s", 5_000), (" 1m30s ", 90_000)] {
+            assert_eq!(span(&given(text)), Ok(Duration::from_millis(span_ms)), "{text}");
+        }
+        for bad in ["", "5", "0s", "-1s", "soon"] {
+            assert!(span(&given(bad)).is_err(), "{bad}");
         }
     }
 

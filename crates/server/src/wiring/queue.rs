@@ -12,13 +12,27 @@ use wavehouse_broker_embedded::{EmbeddedBroker, Metrics, Options};
 use wavehouse_core::TenantId;
 
 use crate::budget::{self, human};
-use crate::config::{Config, Mode};
+use crate::config::{Config, Mode, Queue};
 
-/// Opens the queue in the data directory.
+/// The queue, open.
+pub(crate) struct Opened {
+    /// The queue.
+    pub(crate) broker: SharedBroker,
+}
+
+/// Opens the queue that was chosen.
 ///
 /// # Errors
-/// When another process has it, when it is damaged, or when the disk refuses.
-pub(crate) fn open(config: &Config, registry: &mut Registry) -> anyhow::Result<SharedBroker> {
+/// When another process has it, when it is damaged, or when the disk refuses; when message servers are not there in time,
+/// or are not as they must be.
+pub(crate) async fn open(config: &Config, registry: &mut Registry) -> anyhow::Result<Opened> {
+    match &config.queue {
+        Queue::Embedded => Ok(Opened { broker: open_embedded(config, registry)? }),
+        Queue::Nats(_) => bail!("this build has no queue on message servers: set mq.backend to embedded"),
+    }
+}
+
+fn open_embedded(config: &Config, registry: &mut Registry) -> anyhow::Result<SharedBroker> {
     let dir = &config.data_dir;
     let free =
         budget::free_bytes(dir).with_context(|| format!("cannot ask the disk of {}", dir.display()))?;

@@ -65,6 +65,8 @@ fn case_36_wrong_usage_is_2_and_on_standard_error() {
         "explain a.b events",
         "explain acme events extra",
         "explain acme events --shards 0",
+        "explain acme events --partitions 0",
+        "provision --server x --partitions 0",
     ] {
         let (code, out, err) = mq(line);
         assert_eq!((code, out.as_str()), (2, ""), "{line}: {err}");
