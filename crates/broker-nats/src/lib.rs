@@ -11,7 +11,10 @@
 //! ```
 
 mod broker;
+mod bucket;
 mod flood;
+mod history;
+mod letters;
 mod logs;
 mod open;
 mod options;
@@ -19,5 +22,8 @@ mod publish;
 mod shared;
 
 pub use broker::NatsBroker;
+pub use bucket::NatsBucket;
+pub use history::{History, HistoryCounts, Origins};
+pub use letters::{LETTER_HEADER_BYTES, LETTERS_READ_MAX, Letters};
 pub use open::OpenError;
 pub use options::Options;

@@ -2,8 +2,16 @@
 
 // Said again, so that the lints for tests hold in helpers too.
 #[cfg(test)]
+mod bucket;
+#[cfg(test)]
 mod fixture;
+#[cfg(test)]
+mod history;
+#[cfg(test)]
+mod letters;
 #[cfg(test)]
 mod opening;
 #[cfg(test)]
 mod publish;
+#[cfg(test)]
+mod stage;

@@ -81,8 +81,8 @@ pub struct PriorityGroup {
 pub struct HistoryConsumer {
     /// Its name: one token, not used before.
     pub name: String,
-    /// Which subjects; all without it.
-    pub filter: Option<String>,
+    /// Which subjects, none of which matches what another does; all when there is none.
+    pub filters: Vec<String>,
     /// From where on.
     pub start: StartAt,
     /// It goes when nobody has pulled for so long.
@@ -134,6 +134,8 @@ struct CreateConfig<'a> {
     replay_policy: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     filter_subject: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    filter_subjects: &'a [String],
     inactive_threshold: u64,
     mem_storage: bool,
     num_replicas: u32,
@@ -235,6 +237,11 @@ impl JetStream {
             StartAt::Sequence(sequence) => ("by_start_sequence", Some(sequence.max(1)), None),
             StartAt::Time(time) => ("by_start_time", None, Some(time.to_rfc3339(9))),
         };
+        // One filter is a part of the request's subject, several are not.
+        let (only, several) = match consumer.filters.as_slice() {
+            [only] => (Some(only.as_str()), [].as_slice()),
+            several => (None, several),
+        };
         let config = CreateConfig {
             name: &consumer.name,
             deliver_policy,
@@ -242,12 +249,13 @@ impl JetStream {
             opt_start_time,
             ack_policy: "none",
             replay_policy: "instant",
-            filter_subject: consumer.filter.as_deref(),
+            filter_subject: only,
+            filter_subjects: several,
             inactive_threshold: nanos(consumer.inactive),
             mem_storage: true,
             num_replicas: 1,
         };
-        let filter = consumer.filter.as_ref().map(|filter| format!(".{filter}")).unwrap_or_default();
+        let filter = only.map(|filter| format!(".{filter}")).unwrap_or_default();
         let body = json(&CreateRequest { stream_name: stream, config, action: "create" });
         self.call(&format!("CONSUMER.CREATE.{stream}.{}{filter}", consumer.name), body).await
     }

@@ -221,7 +221,8 @@ async fn consumers_are_listed_in_pages() {
 
 fn reader(name: &str, filter: Option<&str>, start: StartAt) -> HistoryConsumer {
     let inactive = Duration::from_secs(60);
-    HistoryConsumer { name: name.to_owned(), filter: filter.map(str::to_owned), start, inactive }
+    let filters = filter.map(str::to_owned).into_iter().collect();
+    HistoryConsumer { name: name.to_owned(), filters, start, inactive }
 }
 
 #[tokio::test]
