@@ -45,7 +45,7 @@ pub(crate) struct Limits {
     pub(crate) ready: Load,
     /// Grows no further than this.
     pub(crate) most: Load,
-    /// What all tables may hold together.
+    /// What all units may hold together.
     pub(crate) hand: Load,
 }
 
@@ -59,12 +59,12 @@ impl Limits {
         }
     }
 
-    /// How far one table's rows may grow beside `busy` tables that hold rows: half of the hand is shared out, so that
-    /// one table cannot keep the others from being delivered.
-    pub(crate) fn share(&self, busy: usize) -> Load {
+    /// How far one table's rows may grow beside `busy` tables that hold rows, of a unit that may hold `hand`: half of it
+    /// is shared out, so that one table cannot keep the others from being delivered.
+    pub(crate) fn share(&self, hand: Load, busy: usize) -> Load {
         let busy = busy.max(1) as u64;
-        let rows = (self.hand.rows / 2 / busy).clamp(1, self.most.rows);
-        Load { rows, bytes: (self.hand.bytes / 2 / busy).clamp(1, self.most.bytes) }
+        let rows = (hand.rows / 2 / busy).clamp(1, self.most.rows);
+        Load { rows, bytes: (hand.bytes / 2 / busy).clamp(1, self.most.bytes) }
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
         for (load, since, began, now, expected) in cases {
             let last_began = began.map(at);
             let waiting = Waiting { load, blocks: 1, since: at(since), last_began, hurry: false };
-            let decided = due(&waiting, &limits(), limits().share(1), at(now));
+            let decided = due(&waiting, &limits(), limits().share(limits().hand, 1), at(now));
             assert_eq!(decided, expected, "{load:?} since {since} began {began:?} now {now}");
         }
     }
@@ -162,16 +162,16 @@ mod tests {
         let now = Instant::now();
         let mut waiting =
             Waiting { load: Load::default(), blocks: 0, since: now, last_began: Some(now), hurry: true };
-        assert_eq!(due(&waiting, &limits(), limits().share(1), now), Due::Never);
+        assert_eq!(due(&waiting, &limits(), limits().share(limits().hand, 1), now), Due::Never);
         waiting.blocks = 1;
-        assert_eq!(due(&waiting, &limits(), limits().share(1), now), Due::Now);
+        assert_eq!(due(&waiting, &limits(), limits().share(limits().hand, 1), now), Due::Now);
     }
 
     #[test]
     fn busy_tables_share_half_of_the_hand() {
-        assert_eq!(limits().share(0).bytes, 64 * MIB);
-        assert_eq!(limits().share(2).bytes, 64 * MIB);
-        assert_eq!(limits().share(8), Load { rows: 125_000, bytes: 16 * MIB });
+        assert_eq!(limits().share(limits().hand, 0).bytes, 64 * MIB);
+        assert_eq!(limits().share(limits().hand, 2).bytes, 64 * MIB);
+        assert_eq!(limits().share(limits().hand, 8), Load { rows: 125_000, bytes: 16 * MIB });
     }
 
     #[test]

@@ -7,13 +7,14 @@ mod intake;
 mod outcome;
 mod probe;
 mod ready;
+mod units;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use wavehouse_broker::{Broker, Cut, UnitControl};
+use wavehouse_broker::{Broker, UnitControl};
 use wavehouse_clickhouse::RowSink;
 use wavehouse_core::TableRef;
 
@@ -23,9 +24,12 @@ use crate::flush::{Job, Report};
 use crate::metrics::WorkerMetrics;
 use crate::options::Options;
 use crate::outage::Outage;
-use crate::table::{Held, Pending, Table};
+use crate::table::{Held, Table};
 use crate::turns::Turns;
 use crate::worker::WorkerFault;
+
+pub(crate) use self::intake::Stalled;
+use self::units::Unit;
 
 /// One ClickHouse.
 #[derive(Debug)]
@@ -55,8 +59,15 @@ enum Timer {
     Target(usize),
 }
 
-/// All tables of all units. Tables and targets that were seen stay known; their number is bounded by what the tenants'
-/// databases hold, and each costs a few hundred bytes.
+/// Units come and go, and share what may be held.
+#[derive(Debug, Clone, Copy)]
+struct Sharing {
+    /// Room beyond a unit's share for each batch that is brought back, which an earlier owner may have cut larger.
+    room: Load,
+}
+
+/// All tables of all units. Tables of a unit stay known as long as it is open, and targets for good; their number is
+/// bounded by what the tenants' databases hold, and each costs a few hundred bytes.
 pub(crate) struct Core {
     limits: Limits,
     inserts_max: usize,
@@ -65,9 +76,13 @@ pub(crate) struct Core {
     sink: Arc<dyn RowSink>,
     metrics: WorkerMetrics,
     jitter: Jitter,
-    units: Vec<Arc<dyn UnitControl>>,
+    sharing: Option<Sharing>,
+    /// By the worker's number of each opening, which is never used again.
+    units: BTreeMap<usize, Unit>,
+    next_unit: usize,
     tables: Vec<Table>,
-    by_table: HashMap<TableRef, usize>,
+    /// Places in `tables` that are free.
+    vacant: Vec<usize>,
     targets: Vec<Target>,
     by_target: HashMap<Arc<str>, usize>,
     timers: BinaryHeap<Reverse<(Instant, Timer)>>,
@@ -75,8 +90,6 @@ pub(crate) struct Core {
     rebuilders: VecDeque<usize>,
     rebuilding: usize,
     held: Load,
-    /// How many tables hold rows that are in no batch.
-    busy: usize,
     jobs: Vec<Job>,
     stopping: bool,
     fault: Option<WorkerFault>,
@@ -97,37 +110,28 @@ impl Core {
             sink,
             metrics,
             jitter: Jitter::new(options.seed),
-            units: Vec::new(),
+            sharing: None,
+            units: BTreeMap::new(),
+            next_unit: 0,
             tables: Vec::new(),
-            by_table: HashMap::new(),
+            vacant: Vec::new(),
             targets: Vec::new(),
             by_target: HashMap::new(),
             timers: BinaryHeap::new(),
             rebuilders: VecDeque::new(),
             rebuilding: 0,
             held: Load::default(),
-            busy: 0,
             jobs: Vec::new(),
             stopping: false,
             fault: None,
         }
     }
 
-    /// Takes a unit on, before anything of it is delivered. Returns the worker's number of it.
-    pub(crate) fn add_unit(&mut self, control: Arc<dyn UnitControl>, cuts: Vec<Cut>, now: Instant) -> usize {
-        let unit = self.units.len();
-        self.units.push(control);
-        let mut cut_tables = Vec::new();
-        for cut in cuts {
-            let index = self.table(&cut.table, unit);
-            self.tables[index].pending = Some(Pending::new(cut, None, now));
-            self.shut(index, now);
-            cut_tables.push(index);
-        }
-        for index in cut_tables {
-            self.wake(index, now);
-        }
-        unit
+    /// The same for units that come and go and share what may be held. `room`: what a batch that is brought back may need
+    /// beyond its unit's share.
+    pub(crate) fn shared(mut self, room: Load) -> Self {
+        self.sharing = Some(Sharing { room });
+        self
     }
 
     /// What must be flushed now.
@@ -135,14 +139,15 @@ impl Core {
         std::mem::take(&mut self.jobs)
     }
 
-    /// How to steer the unit of a table.
-    pub(crate) fn control(&self, index: usize) -> Arc<dyn UnitControl> {
-        Arc::clone(&self.units[self.tables[index].unit])
+    /// How to steer a unit; none if it is forgotten.
+    pub(crate) fn control(&self, unit: usize) -> Option<Arc<dyn UnitControl>> {
+        self.units.get(&unit).map(|unit| Arc::clone(&unit.control))
     }
 
-    /// When [`tick`](Self::tick) has something to do.
+    /// When [`tick`](Self::tick) or [`take_finished`](Self::take_finished) has something to do.
     pub(crate) fn next_wake(&self) -> Option<Instant> {
-        self.timers.peek().map(|Reverse((at, _))| *at)
+        let timer = self.timers.peek().map(|Reverse((at, _))| *at);
+        timer.into_iter().chain(self.unit_deadline()).min()
     }
 
     /// Does what is due.
@@ -173,8 +178,8 @@ impl Core {
     /// Takes in no more and writes what is in hand at once.
     pub(crate) fn stop(&mut self, now: Instant) {
         self.stopping = true;
-        for unit in &self.units {
-            unit.halt();
+        for unit in self.units.values() {
+            unit.control.halt();
         }
         for index in 0..self.tables.len() {
             self.check(index, now);
@@ -196,17 +201,27 @@ impl Core {
         self.held
     }
 
-    /// The worker's number of a table; a table that is new goes where its tenant's rows go.
-    fn table(&mut self, name: &TableRef, unit: usize) -> usize {
-        if let Some(index) = self.by_table.get(name) {
-            return *index;
+    /// The worker's number of a table of a unit; a table that is new goes where its tenant's rows go. None if the unit is
+    /// forgotten.
+    fn table(&mut self, name: &TableRef, unit: usize) -> Option<usize> {
+        if let Some(index) = self.units.get(&unit)?.tables.get(name) {
+            return Some(*index);
         }
-        let index = self.tables.len();
         let target = self.target(&self.sink.target(&name.tenant));
+        let table = Table::new(name.clone(), unit, target);
+        let index = match self.vacant.pop() {
+            Some(index) => {
+                self.tables[index] = table;
+                index
+            }
+            None => {
+                self.tables.push(table);
+                self.tables.len() - 1
+            }
+        };
         self.targets[target].tables.push(index);
-        self.tables.push(Table::new(name.clone(), unit, target));
-        self.by_table.insert(name.clone(), index);
-        index
+        self.units.get_mut(&unit)?.tables.insert(name.clone(), index);
+        Some(index)
     }
 
     fn target(&mut self, name: &Arc<str>) -> usize {
@@ -255,16 +270,36 @@ impl Core {
         }
     }
 
-    fn holds(&mut self, load: Load) {
+    fn holds(&mut self, index: usize, load: Load) {
         self.held.add(load);
+        if let Some(unit) = self.units.get_mut(&self.tables[index].unit) {
+            unit.held.add(load);
+        }
         self.show_held();
     }
 
-    fn lets_go(&mut self, held: &[Held]) {
+    fn lets_go(&mut self, index: usize, held: &[Held]) {
+        let mut unit = self.units.get_mut(&self.tables[index].unit);
         for block in held {
             self.held.take(block.load);
+            if let Some(unit) = &mut unit {
+                unit.held.take(block.load);
+            }
         }
         self.show_held();
+    }
+
+    /// How far a table's rows may grow beside the others of its unit.
+    fn share(&self, index: usize) -> Load {
+        let unit = self.units.get(&self.tables[index].unit);
+        unit.map_or(Load::default(), |unit| self.limits.share(unit.hand, unit.busy))
+    }
+
+    fn pause(&self, index: usize, until: Instant) {
+        let table = &self.tables[index];
+        if let Some(unit) = self.units.get(&table.unit) {
+            unit.control.pause(&table.name, until);
+        }
     }
 
     fn show_held(&self) {

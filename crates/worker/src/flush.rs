@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use wavehouse_broker::{
     Broker, Cut, CutError, DeadLetter, InsertToken, LetterError, REASON_BYTES_MAX, UnitControl,
 };
@@ -26,6 +27,8 @@ pub(crate) const REFUSALS_IN_A_ROW_MAX: u32 = 1000;
 pub(crate) struct Job {
     /// The worker's number of the table.
     pub(crate) index: usize,
+    /// The opening of the unit that delivered it.
+    pub(crate) unit: usize,
     pub(crate) table: TableRef,
     pub(crate) rows: BatchRows,
     /// Where the batch stands.
@@ -34,6 +37,8 @@ pub(crate) struct Job {
     pub(crate) token: Option<InsertToken>,
     /// Rows refused in a row so far.
     pub(crate) streak: u32,
+    /// Once this is cancelled the unit may be another process's, and no part is begun.
+    pub(crate) fenced: CancellationToken,
 }
 
 /// What a flush works with.
@@ -49,6 +54,7 @@ pub(crate) struct Tools {
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) index: usize,
+    pub(crate) unit: usize,
     pub(crate) parts: Parts,
     pub(crate) token: InsertToken,
     pub(crate) streak: u32,
@@ -71,6 +77,8 @@ pub(crate) enum End {
     Cut(CutError),
     /// The queue could not keep a dead letter.
     Letter(LetterError),
+    /// The unit may be another process's by now.
+    Fenced,
 }
 
 /// Works on a batch until it is stored or must wait.
@@ -85,7 +93,16 @@ pub(crate) async fn flush(job: Job, control: Arc<dyn UnitControl>, tools: Tools)
     }
     let end = flush.run().await;
     let Flush { job, accepted, .. } = flush;
-    Report { index: job.index, parts: job.parts, token, streak: job.streak, accepted, end, began }
+    Report {
+        index: job.index,
+        unit: job.unit,
+        parts: job.parts,
+        token,
+        streak: job.streak,
+        accepted,
+        end,
+        began,
+    }
 }
 
 struct Flush {
@@ -106,6 +123,9 @@ impl Flush {
                     return End::Cut(error);
                 }
                 self.job.parts.set_recorded();
+            }
+            if self.job.fenced.is_cancelled() {
+                return End::Fenced;
             }
             let batch = self.batch(&part);
             let Err(error) = self.tools.sink.write(&batch).await else {

@@ -30,8 +30,19 @@ pub(crate) struct TargetLabels {
     target: String,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct EventLabels {
+    event: &'static str,
+}
+
+/// A gauge that has no series until it is set, and none after it is cleared.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct NoLabels {}
+
 /// Tables that have series of their own.
 const TABLES_NAMED_MAX: usize = 200;
+/// What can happen to a shard.
+const SHARD_EVENTS: [&str; 6] = ["taken", "released", "reset", "handover_timeout", "lost", "bind_failed"];
 /// The name under which the rest stands.
 const OTHER: &str = "other";
 
@@ -51,6 +62,11 @@ pub struct WorkerMetrics {
     stretch: Family<TargetLabels, Gauge>,
     outage: Family<TargetLabels, Gauge>,
     slowed: Family<TableLabels, Gauge>,
+    shards_owned: Family<NoLabels, Gauge>,
+    shard_members: Family<NoLabels, Gauge>,
+    shards_unowned: Family<NoLabels, Gauge>,
+    shard_events: Family<EventLabels, Counter>,
+    shard_handover: Histogram,
     named: Arc<Mutex<HashSet<TableRef>>>,
 }
 
@@ -70,6 +86,11 @@ impl Default for WorkerMetrics {
             stretch: Family::default(),
             outage: Family::default(),
             slowed: Family::default(),
+            shards_owned: Family::default(),
+            shard_members: Family::default(),
+            shards_unowned: Family::default(),
+            shard_events: Family::default(),
+            shard_handover: Histogram::new(exponential_buckets(0.01, 3.0, 9)),
             named: Arc::default(),
         }
     }
@@ -102,7 +123,38 @@ impl WorkerMetrics {
         );
         all.register("outage", "1 while a ClickHouse takes no inserts", metrics.outage.clone());
         all.register("table_slowed", "1 while a table is tried only now and then", metrics.slowed.clone());
+        metrics.register_shards(all);
         metrics
+    }
+
+    /// What only a queue that many processes read has something to show for.
+    fn register_shards(&self, all: &mut Registry) {
+        all.register(
+            "rows_held",
+            "Rows delivered and not yet settled, over all shards",
+            self.held_rows.clone(),
+        );
+        all.register("shards_owned", "Shards that this process reads", self.shards_owned.clone());
+        all.register(
+            "shard_members",
+            "Processes that share the shards, as this one last counted them",
+            self.shard_members.clone(),
+        );
+        all.register(
+            "shards_unowned",
+            "Shards with rows that nobody reads; told by one process, above 0 for a minute is an alarm",
+            self.shards_unowned.clone(),
+        );
+        all.register(
+            "shard_events",
+            "Shards taken, released, reset, lost, handed over too late, or not opened",
+            self.shard_events.clone(),
+        );
+        all.register(
+            "shard_handover_seconds",
+            "Time from the decision to give a shard up until it is released",
+            self.shard_handover.clone(),
+        );
     }
 
     /// Counts one of everything, so that a listing has every name and label.
@@ -116,6 +168,41 @@ impl WorkerMetrics {
         self.in_flight(&target, 1);
         self.stretch(&target, std::time::Duration::ZERO);
         self.outage(&target, 1);
+        self.shards_owned(0);
+        self.shard_members(0);
+        self.shards_unowned(Some(0));
+        for event in SHARD_EVENTS {
+            self.shard_event(event);
+        }
+        self.handover(std::time::Duration::ZERO);
+    }
+
+    /// So many more shards are read by this process.
+    pub(crate) fn shards_owned(&self, more: i64) {
+        self.shards_owned.get_or_create(&NoLabels {}).inc_by(more);
+    }
+
+    pub(crate) fn shard_members(&self, count: usize) {
+        self.shard_members.get_or_create(&NoLabels {}).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// `None` when another process tells.
+    pub(crate) fn shards_unowned(&self, count: Option<usize>) {
+        match count {
+            Some(count) => {
+                let count = i64::try_from(count).unwrap_or(i64::MAX);
+                self.shards_unowned.get_or_create(&NoLabels {}).set(count);
+            }
+            None => self.shards_unowned.clear(),
+        }
+    }
+
+    pub(crate) fn shard_event(&self, event: &'static str) {
+        self.shard_events.get_or_create(&EventLabels { event }).inc();
+    }
+
+    pub(crate) fn handover(&self, lasted: std::time::Duration) {
+        self.shard_handover.observe(lasted.as_secs_f64());
     }
 
     fn table_labels(&self, table: &TableRef) -> TableLabels {

@@ -7,6 +7,9 @@ use wavehouse_broker::RowBudget;
 use wavehouse_clickhouse::BATCH_ROWS_LIMIT;
 use wavehouse_core::Timestamp;
 
+use crate::batcher::Load;
+use crate::budget::GUARANTEED;
+
 /// A batch is ready so long after its first block was delivered.
 const LINGER: Duration = Duration::from_secs(1);
 /// A batch is ready at so many rows.
@@ -19,10 +22,12 @@ const BATCH_BYTES_MAX: u64 = 64 << 20;
 const BATCH_ROWS_MAX: u32 = 500_000;
 /// Inserts at a time into one ClickHouse.
 const INSERTS_MAX: usize = 4;
-/// Rows in hand, of all tables of a unit.
+/// Rows in hand.
 const HELD_ROWS: u64 = 2_000_000;
-/// Bytes of lines in hand, of all tables of a unit.
+/// Bytes of lines in hand.
 const HELD_BYTES: u64 = 256 << 20;
+/// A process that shares units has room for so many of them at least.
+const SHARED_UNITS_MIN: u64 = 8;
 /// How long stopping may go on inserting what is in hand.
 const STOP_BUDGET: Duration = Duration::from_secs(20);
 
@@ -39,9 +44,9 @@ pub struct Options {
     pub batch_bytes_max: u64,
     /// Inserts at a time into one ClickHouse (`worker.inserts_max`, 4).
     pub inserts_max: usize,
-    /// Most rows of a unit in hand (`worker.held_rows`, 2,000,000).
+    /// Most rows in hand (`worker.held_rows`, 2,000,000).
     pub held_rows: u64,
-    /// Most bytes of a unit in hand (`worker.held_bytes`, 256 MiB).
+    /// Most bytes in hand (`worker.held_bytes`, 256 MiB).
     pub held_bytes: u64,
     /// How long stopping may go on inserting what is in hand; the rest stays in the queue.
     pub stop_budget: Duration,
@@ -79,6 +84,27 @@ impl Options {
         self.held_rows = self.held_rows.max(2 * u64::from(BATCH_ROWS_MAX));
         self.held_bytes = self.held_bytes.max(2 * self.batch_bytes_max);
         self
+    }
+
+    /// The same for units that come and go and share what may be held; there a batch is never larger than half of what
+    /// its unit may hold, so less is enough.
+    #[must_use]
+    pub(crate) fn sane_shared(self) -> Self {
+        let (rows, bytes) = (self.held_rows, self.held_bytes);
+        let mut sane = self.sane();
+        sane.held_rows = rows.max(SHARED_UNITS_MIN * GUARANTEED.rows);
+        sane.held_bytes = bytes.max(SHARED_UNITS_MIN * GUARANTEED.bytes);
+        sane
+    }
+
+    /// What a unit among several may hand out until its share is known.
+    pub(crate) fn first_budget() -> RowBudget {
+        RowBudget { rows: GUARANTEED.rows, bytes: GUARANTEED.bytes }
+    }
+
+    /// Room for one batch that an earlier run with larger settings has cut.
+    pub(crate) fn rebuild_room() -> Load {
+        Load { rows: u64::from(BATCH_ROWS_MAX), bytes: BATCH_BYTES_MAX }
     }
 
     /// Most rows of one batch.

@@ -49,6 +49,9 @@ impl Pending {
     }
 }
 
+/// The unit of a table that is forgotten.
+const NO_UNIT: usize = usize::MAX;
+
 /// One table of the worker.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -109,6 +112,11 @@ impl Table {
             streak: 0,
             timer: None,
         }
+    }
+
+    /// A place that no table has.
+    pub(crate) fn vacant(name: TableRef, target: usize) -> Self {
+        Self { open: false, ..Self::new(name, NO_UNIT, target) }
     }
 
     /// The block of that sequence, if it is in hand.

@@ -1,30 +1,23 @@
-//! The worker as a component: opens the units, feeds the core, runs its jobs, stops in order.
+//! The worker as a component: opens the units or takes its share of them, feeds the core, runs its jobs, stops in order.
+
+mod run;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use wavehouse_broker::{
-    Broker, CutError, Deliveries, Delivery, OpenUnit, OpenUnitError, UnitControl, UnitLost,
-};
+use wavehouse_broker::{Broker, CutError, OpenUnit, OpenUnitError, UnitLost, UnitSharing};
 use wavehouse_clickhouse::RowSink;
-use wavehouse_core::FaultKind;
+use wavehouse_core::{FaultKind, UnitId};
 
+use self::run::{Away, Run};
+use crate::claims::{COMMANDS_MAX, ClaimOptions, Claims, Setting};
 use crate::core::Core;
-use crate::flush::{Report, Tools, flush};
+use crate::flush::Tools;
 use crate::metrics::WorkerMetrics;
 use crate::options::Options;
 
-/// Deliveries between the queue and the worker's loop. Their rows count against what is held, so this only bounds how
-/// many tiny blocks are taken out at once.
-const DELIVERIES_MAX: usize = 1024;
-/// Deliveries that are taken in before timers and reports are looked at again.
-const DELIVERIES_AT_ONCE: usize = 256;
-/// How often batches that are being brought back are compared with the queue, if they do not come on.
-const COMPARE_EVERY: Duration = Duration::from_secs(10);
 /// Wait before opening a unit again that could not be opened.
 const OPEN_RETRY: Duration = Duration::from_secs(1);
 
@@ -37,6 +30,12 @@ pub enum WorkerFault {
     /// Delivery of a unit ended.
     #[error("delivery ended")]
     Lost(#[source] UnitLost),
+    /// A unit that this process was told of does not exist; the operator must make it.
+    #[error("delivery ended: unit {unit} does not exist")]
+    Gone {
+        /// Its name on the servers.
+        unit: String,
+    },
     /// A unit was taken over while a batch was to be written.
     #[error("a cut cannot be recorded any more")]
     CutLost(#[source] CutError),
@@ -56,19 +55,15 @@ impl WorkerFault {
 /// Moves rows from the queue into ClickHouse.
 pub struct Worker {
     options: Options,
+    claims: ClaimOptions,
     broker: Arc<dyn Broker>,
     sink: Arc<dyn RowSink>,
     metrics: WorkerMetrics,
 }
 
-enum Event {
-    Delivered(usize, Delivery),
-    Ended,
-    Lost(UnitLost),
-}
-
 impl Worker {
-    /// A worker for all units of a broker.
+    /// A worker for all units of a broker; where the broker [shares](Broker::sharing) its units among processes, for this
+    /// process's share of them.
     #[must_use]
     pub fn new(
         options: Options,
@@ -76,7 +71,15 @@ impl Worker {
         sink: Arc<dyn RowSink>,
         metrics: WorkerMetrics,
     ) -> Self {
-        Self { options: options.sane(), broker, sink, metrics }
+        Self { options, claims: ClaimOptions::default(), broker, sink, metrics }
+    }
+
+    /// Who this process is among those that share the units. Without it, it is somebody new each time. Means nothing to a
+    /// broker that does not share its units.
+    #[must_use]
+    pub fn with_claims(mut self, claims: ClaimOptions) -> Self {
+        self.claims = claims;
+        self
     }
 
     /// Works until `stop`; then takes in no more, writes what is in hand within the stop budget, hands the rest back and
@@ -85,146 +88,85 @@ impl Worker {
     /// # Errors
     /// [`WorkerFault`]: the worker cannot go on. What it had in hand goes back to the queue.
     pub async fn run(self, stop: CancellationToken) -> Result<(), WorkerFault> {
-        let Self { options, broker, sink, metrics } = self;
-        let core = Core::new(&options, Arc::clone(&broker), Arc::clone(&sink), metrics.clone());
-        let tools = Tools { broker: Arc::clone(&broker), sink, metrics, now: options.now };
-        let (events, inbox) = mpsc::channel(DELIVERIES_MAX);
-        let mut run =
-            Run { core, tools, inbox, pumps: JoinSet::new(), flights: JoinSet::new(), units: Vec::new() };
-        for unit in broker.units() {
-            let opened = loop {
-                match broker.open_unit(unit, options.budget()).await {
-                    Ok(opened) => break opened,
-                    Err(error) if matches!(error.fault(), FaultKind::Retry { .. }) => {
-                        tracing::warn!(%unit, error = %wavehouse_core::chain(&error), "unit cannot be opened yet");
-                        tokio::select! {
-                            () = stop.cancelled() => return run.end(Ok(())).await,
-                            () = tokio::time::sleep(OPEN_RETRY) => {}
-                        }
-                    }
-                    Err(error) => return run.end(Err(WorkerFault::Open(error))).await,
-                }
-            };
-            run.take_on(opened, &events);
+        match self.broker.sharing() {
+            Some(sharing) => self.run_share(sharing, stop).await,
+            None => self.run_all(stop).await,
         }
-        drop(events);
+    }
+
+    /// Works on every unit, from the beginning to the end.
+    async fn run_all(self, stop: CancellationToken) -> Result<(), WorkerFault> {
+        let options = self.options.clone().sane();
+        let mut run = Run::new(self.core(&options), self.tools(&options), Away::None);
+        for unit in self.broker.units() {
+            match open(&*self.broker, unit, &options, &stop).await {
+                Ok(Some(opened)) => run.take_on(unit, opened, None),
+                Ok(None) => return run.end(Ok(())).await,
+                Err(error) => return run.end(Err(WorkerFault::Open(error))).await,
+            }
+        }
         let outcome = run.work(&stop, options.stop_budget).await;
         run.end(outcome).await
     }
-}
 
-struct Run {
-    core: Core,
-    tools: Tools,
-    inbox: mpsc::Receiver<Event>,
-    pumps: JoinSet<()>,
-    flights: JoinSet<Report>,
-    units: Vec<Arc<dyn UnitControl>>,
-}
-
-impl Run {
-    fn take_on(&mut self, opened: OpenUnit, events: &mpsc::Sender<Event>) {
-        let OpenUnit { deliveries, control, cuts } = opened;
-        self.units.push(Arc::clone(&control));
-        let unit = self.core.add_unit(control, cuts, Instant::now());
-        self.pumps.spawn(pump(unit, deliveries, events.clone()));
+    /// Works on this process's share of the units, which come and go.
+    async fn run_share(
+        self,
+        sharing: Arc<dyn UnitSharing>,
+        stop: CancellationToken,
+    ) -> Result<(), WorkerFault> {
+        let options = self.options.clone().sane_shared();
+        let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
+        let (gone, told) = mpsc::channel(1);
+        let claims = Claims::new(Setting {
+            options: self.claims.clone(),
+            broker: Arc::clone(&self.broker),
+            sharing: Arc::clone(&sharing),
+            metrics: self.metrics.clone(),
+            commands,
+            budget: Options::first_budget(),
+        });
+        let end = stop.child_token();
+        let core = self.core(&options).shared(Options::rebuild_room());
+        let away = Away::Claims { commands: inbox, gone: told, sharing, end: end.clone() };
+        let mut run = Run::new(core, self.tools(&options), away);
+        run.claims.spawn(claims.run(end, gone));
+        let outcome = run.work(&stop, options.stop_budget).await;
+        run.end(outcome).await
     }
 
-    async fn work(&mut self, stop: &CancellationToken, budget: Duration) -> Result<(), WorkerFault> {
-        let mut deadline: Option<Instant> = None;
-        let mut compare_at = Instant::now() + COMPARE_EVERY;
-        let (mut inbox_open, mut events) = (true, Vec::with_capacity(DELIVERIES_AT_ONCE));
-        loop {
-            self.launch();
-            if let Some(fault) = self.core.take_fault() {
-                return Err(fault);
-            }
-            if deadline.is_some() && !inbox_open && self.core.idle() {
-                return Ok(());
-            }
-            let wake = self.core.next_wake();
-            tokio::select! {
-                biased;
-                () = stop.cancelled(), if deadline.is_none() => {
-                    deadline = Some(Instant::now() + budget);
-                    self.core.stop(Instant::now());
-                }
-                () = until(deadline) => {
-                    tracing::warn!(rows = self.core.held().rows, "stopping: rows in hand stay in the queue");
-                    return Ok(());
-                }
-                Some(report) = self.flights.join_next() => match report {
-                    Ok(report) => self.core.reported(report, Instant::now()),
-                    Err(error) => return Err(WorkerFault::Panicked(error.to_string())),
-                },
-                () = until(wake) => self.core.tick(Instant::now()),
-                () = sleep_until(compare_at) => {
-                    compare_at = Instant::now() + COMPARE_EVERY;
-                    self.compare();
-                }
-                count = self.inbox.recv_many(&mut events, DELIVERIES_AT_ONCE), if inbox_open => {
-                    inbox_open = count > 0;
-                    for event in events.drain(..) {
-                        match event {
-                            Event::Delivered(unit, delivery) => self.core.delivered(unit, delivery, Instant::now()),
-                            Event::Ended => {}
-                            Event::Lost(lost) => return Err(WorkerFault::Lost(lost)),
-                        }
-                    }
-                }
-            }
-        }
+    fn core(&self, options: &Options) -> Core {
+        Core::new(options, Arc::clone(&self.broker), Arc::clone(&self.sink), self.metrics.clone())
     }
 
-    fn launch(&mut self) {
-        for job in self.core.take_jobs() {
-            let control = self.core.control(job.index);
-            self.flights.spawn(flush(job, control, self.tools.clone()));
+    fn tools(&self, options: &Options) -> Tools {
+        Tools {
+            broker: Arc::clone(&self.broker),
+            sink: Arc::clone(&self.sink),
+            metrics: self.metrics.clone(),
+            now: options.now,
         }
-    }
-
-    fn compare(&mut self) {
-        let now = Instant::now();
-        if self.core.rebuild_stalled(now) {
-            let depths = self.tools.broker.depths();
-            self.core.compare(&depths, now);
-        }
-    }
-
-    /// Lets everything go: inserts are given up, blocks go back, units are released.
-    async fn end(self, outcome: Result<(), WorkerFault>) -> Result<(), WorkerFault> {
-        let Self { core, mut pumps, mut flights, units, inbox, .. } = self;
-        for unit in &units {
-            unit.halt();
-        }
-        flights.shutdown().await;
-        pumps.shutdown().await;
-        drop((core, inbox));
-        for unit in units {
-            unit.release().await;
-        }
-        outcome
     }
 }
 
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Takes blocks out of a unit as fast as the worker's loop takes them in.
-async fn pump(unit: usize, mut deliveries: Box<dyn Deliveries>, events: mpsc::Sender<Event>) {
+/// Opens a unit, however long it takes; `None` if it is time to stop.
+async fn open(
+    broker: &dyn Broker,
+    unit: UnitId,
+    options: &Options,
+    stop: &CancellationToken,
+) -> Result<Option<OpenUnit>, OpenUnitError> {
     loop {
-        let event = match deliveries.next().await {
-            Ok(Some(delivery)) => Event::Delivered(unit, delivery),
-            Ok(None) => Event::Ended,
-            Err(lost) => Event::Lost(lost),
-        };
-        let last = !matches!(event, Event::Delivered(..));
-        if events.send(event).await.is_err() || last {
-            return;
+        match broker.open_unit(unit, options.budget()).await {
+            Ok(opened) => return Ok(Some(opened)),
+            Err(error) if matches!(error.fault(), FaultKind::Retry { .. }) => {
+                tracing::warn!(%unit, error = %wavehouse_core::chain(&error), "unit cannot be opened yet");
+                tokio::select! {
+                    () = stop.cancelled() => return Ok(None),
+                    () = tokio::time::sleep(OPEN_RETRY) => {}
+                }
+            }
+            Err(error) => return Err(error),
         }
     }
 }

@@ -20,14 +20,17 @@ impl Core {
         let table = &mut self.tables[index];
         table.open = false;
         table.throttled = false;
-        self.busy -= usize::from(!table.queue.is_empty());
+        if let Some(unit) = self.units.get_mut(&table.unit) {
+            unit.busy -= usize::from(!table.queue.is_empty());
+        }
         // Paused first, so that nothing comes back before all of it is back.
-        self.units[table.unit].pause(&table.name, now + PAUSE);
+        self.pause(index, now + PAUSE);
+        let table = &mut self.tables[index];
         let hand = table.empty_hand();
         for held in &hand {
             table.gate.gave_back(held.delivery.sequence());
         }
-        self.lets_go(&hand);
+        self.lets_go(index, &hand);
         for held in hand {
             held.delivery.retry(Duration::ZERO);
         }
@@ -43,7 +46,7 @@ impl Core {
             self.check(index, now);
             return;
         }
-        if table.flight.is_some() || self.stopping {
+        if table.flight.is_some() || self.stopping || self.going(table.unit) {
             return;
         }
         if let Some(trouble) = table.trouble.as_ref().filter(|trouble| trouble.until > now) {
@@ -69,7 +72,7 @@ impl Core {
         if let Some(pending) = &mut table.pending {
             pending.touched = now;
         }
-        self.units[table.unit].pause(&table.name, now);
+        self.pause(index, now);
         self.check(index, now);
     }
 
@@ -95,6 +98,9 @@ impl Core {
         if !table.permit {
             table.permit = true;
             self.rebuilding += 1;
+            if let Some(unit) = self.units.get_mut(&table.unit) {
+                unit.rebuilding += 1;
+            }
         }
     }
 
@@ -106,6 +112,9 @@ impl Core {
         }
         table.permit = false;
         self.rebuilding -= 1;
+        if let Some(unit) = self.units.get_mut(&table.unit) {
+            unit.rebuilding -= 1;
+        }
         while self.rebuilding < self.rebuilds_max {
             let Some(next) = self.rebuilders.pop_front() else { return };
             self.tables[next].asked = false;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use wavehouse_broker::{Delivery, TableDepth};
+use wavehouse_core::{Sequence, TableRef};
 
 use super::Core;
 use crate::batcher::Load;
@@ -19,7 +20,11 @@ pub(crate) const REBUILD_QUIET: Duration = Duration::from_secs(10);
 impl Core {
     /// Takes in a block.
     pub(crate) fn delivered(&mut self, unit: usize, delivery: Delivery, now: Instant) {
-        let index = self.table(delivery.table(), unit);
+        if self.is_fenced(unit) {
+            // Dropped, it goes back.
+            return;
+        }
+        let Some(index) = self.table(delivery.table(), unit) else { return };
         let sequence = delivery.sequence();
         let table = &mut self.tables[index];
         let held = table.held_mut(sequence).is_some();
@@ -41,7 +46,7 @@ impl Core {
         table.gate.gave_back(delivery.sequence());
         let mut after = RETURN_AFTER;
         if !table.open {
-            self.units[table.unit].pause(&table.name, now + PAUSE);
+            self.pause(index, now + PAUSE);
             after = Duration::ZERO;
         }
         delivery.retry(after);
@@ -68,7 +73,7 @@ impl Core {
                 let load = held.load;
                 pending.collected.push(held);
                 pending.whole = offer == Offer::Complete;
-                self.holds(load);
+                self.holds(index, load);
                 self.check(index, now);
             }
             Offer::Stored if self.is_broken(index) => {
@@ -94,23 +99,25 @@ impl Core {
     fn enqueue(&mut self, index: usize, held: Held, now: Instant) {
         let load = held.load;
         let table = &mut self.tables[index];
-        self.busy += usize::from(table.queue.is_empty());
+        if let Some(unit) = self.units.get_mut(&table.unit) {
+            unit.busy += usize::from(table.queue.is_empty());
+        }
         table.waiting.add(load);
         table.queue.push_back(held);
-        self.holds(load);
+        self.holds(index, load);
         self.check(index, now);
         self.throttle(index, now);
     }
 
     /// Has enough of a table in hand that cannot insert yet: no more of it until it can.
     fn throttle(&mut self, index: usize, now: Instant) {
-        let share = self.limits.share(self.busy);
+        let share = self.share(index);
         let table = &mut self.tables[index];
         let Load { rows, bytes } = table.waiting;
         let full = rows >= share.rows || bytes >= share.bytes;
         if full && table.open && !table.throttled && !self.stopping {
             table.throttled = true;
-            self.units[table.unit].pause(&table.name, now + PAUSE);
+            self.pause(index, now + PAUSE);
         }
     }
 
@@ -118,7 +125,7 @@ impl Core {
     fn ack_collected(&mut self, index: usize) {
         let pending = self.tables[index].pending.as_mut();
         let collected = pending.map(|pending| std::mem::take(&mut pending.collected)).unwrap_or_default();
-        self.lets_go(&collected);
+        self.lets_go(index, &collected);
         for held in collected {
             held.delivery.ack();
         }
@@ -129,7 +136,8 @@ impl Core {
         let table = &self.tables[index];
         table.pending.as_ref().is_some_and(|pending| {
             let cut = pending.rebuild.cut();
-            self.units[table.unit].damaged(&table.name, cut.first, cut.last)
+            let unit = self.units.get(&table.unit);
+            unit.is_some_and(|unit| unit.control.damaged(&table.name, cut.first, cut.last))
         })
     }
 
@@ -141,7 +149,7 @@ impl Core {
         tracing::error!(table = %table.name, "a batch of an earlier run has a block that cannot be read; its other rows are inserted anew and may be stored twice");
         self.end_pending(index, now);
         let collected = collected.unwrap_or_default();
-        self.lets_go(&collected);
+        self.lets_go(index, &collected);
         for held in collected {
             self.enqueue(index, held, now);
         }
@@ -153,25 +161,37 @@ impl Core {
         self.give_up_permit(index, now);
     }
 
-    /// Whether a batch that is being brought back has had no block for a while.
-    pub(crate) fn rebuild_stalled(&self, now: Instant) -> bool {
-        self.tables.iter().any(|table| stalled(table, now))
+    /// The batches that are being brought back and have had no block for a while.
+    pub(crate) fn stalled(&self, now: Instant) -> Vec<Stalled> {
+        let stalled = self.tables.iter().enumerate().filter(|(_, table)| stalled(table, now));
+        let told = stalled.filter_map(|(index, table)| {
+            let last = table.pending.as_ref()?.rebuild.cut().last;
+            Some(Stalled { index, unit: table.unit, table: table.name.clone(), last, passed: None })
+        });
+        told.collect()
     }
 
     /// Ends the bringing back of batches of which the queue holds no block that is not in hand: their missing blocks are
-    /// acked, so they are stored.
-    pub(crate) fn compare(&mut self, depths: &[TableDepth], now: Instant) {
-        for index in 0..self.tables.len() {
+    /// acked, so they are stored. A unit that tells whether it has handed out everything up to a batch's end is believed,
+    /// once all that went back has come again; where none tells, `depths` do.
+    pub(crate) fn compare(&mut self, candidates: Vec<Stalled>, depths: &[TableDepth], now: Instant) {
+        for Stalled { index, unit, passed, .. } in candidates {
             let table = &self.tables[index];
+            if table.unit != unit {
+                continue;
+            }
             let Some(pending) = table.pending.as_ref().filter(|_| stalled(table, now)) else { continue };
             if self.is_broken(index) {
                 self.begin_anew(index, now);
                 self.check(index, now);
                 continue;
             }
-            let in_hand: u64 = pending.collected.iter().map(|held| held.load.rows).sum();
-            let depth = depths.iter().find(|depth| depth.table == table.name);
-            if depth.map_or(0, |depth| depth.unwritten_rows) <= in_hand {
+            let none_missing = || {
+                let in_hand: u64 = pending.collected.iter().map(|held| held.load.rows).sum();
+                let depth = depths.iter().find(|depth| depth.table == table.name);
+                depth.map_or(0, |depth| depth.unwritten_rows) <= in_hand
+            };
+            if passed.map_or_else(none_missing, |passed| passed && !table.gate.owes()) {
                 tracing::info!(table = %table.name, "batch of an earlier run was stored, nothing to bring back");
                 self.ack_collected(index);
                 self.end_pending(index, now);
@@ -179,6 +199,19 @@ impl Core {
             }
         }
     }
+}
+
+/// A batch that is being brought back and does not come on.
+#[derive(Debug)]
+pub(crate) struct Stalled {
+    index: usize,
+    /// The opening of the unit that its table was delivered by.
+    pub(crate) unit: usize,
+    pub(crate) table: TableRef,
+    /// Its last block.
+    pub(crate) last: Sequence,
+    /// Whether the unit has handed out everything up to there, if it tells.
+    pub(crate) passed: Option<bool>,
 }
 
 fn stalled(table: &crate::table::Table, now: Instant) -> bool {

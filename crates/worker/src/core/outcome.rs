@@ -14,6 +14,10 @@ use crate::worker::WorkerFault;
 
 pub(super) fn reported(core: &mut Core, report: Report, now: Instant) {
     let index = report.index;
+    if core.tables.get(index).is_none_or(|table| table.unit != report.unit) {
+        // Its unit is done with.
+        return;
+    }
     let target = core.tables[index].target;
     let held = core.tables[index].flight.take().unwrap_or_default();
     core.targets[target].turns.finish();
@@ -24,6 +28,7 @@ pub(super) fn reported(core: &mut Core, report: Report, now: Instant) {
     let answered = answered(&report);
     match report.end {
         End::Stored => core.stored(index, held, now),
+        _ if core.is_fenced(report.unit) => core.hand_back(index, held),
         _ => core.interrupted(index, held, report, now),
     }
     // Only now: until its batch is settled or put aside, the table must not begin another.
@@ -43,7 +48,7 @@ fn answered(report: &Report) -> bool {
     match &report.end {
         End::Stored | End::Slow | End::Letter(_) => true,
         End::Failed(error) => report.accepted || error.class() == Class::Rejected || table_scoped(error),
-        End::Cut(_) => report.accepted,
+        End::Cut(_) | End::Fenced => report.accepted,
     }
 }
 
@@ -59,7 +64,7 @@ fn table_scoped(error: &WriteError) -> bool {
 
 impl Core {
     fn stored(&mut self, index: usize, held: Vec<Held>, now: Instant) {
-        self.lets_go(&held);
+        self.lets_go(index, &held);
         for held in held {
             held.delivery.ack();
         }
@@ -76,8 +81,16 @@ impl Core {
         }
     }
 
+    /// Another process has the unit; what could not be stored is its.
+    fn hand_back(&mut self, index: usize, held: Vec<Held>) {
+        self.lets_go(index, &held);
+        for held in held {
+            held.delivery.retry(Duration::ZERO);
+        }
+    }
+
     fn interrupted(&mut self, index: usize, held: Vec<Held>, report: Report, now: Instant) {
-        let Report { parts, token, end, began, .. } = report;
+        let Report { unit: report_unit, parts, token, end, began, .. } = report;
         let table = &mut self.tables[index];
         table.set_pending(&held, parts, token, now);
         for block in &held {
@@ -85,13 +98,14 @@ impl Core {
         }
         // Shut, which pauses, before the batch goes back.
         self.shut(index, now);
-        self.lets_go(&held);
+        self.lets_go(index, &held);
         for block in held {
             block.delivery.retry(Duration::ZERO);
         }
         let name = self.tables[index].name.clone();
         match end {
-            End::Stored => {}
+            // A unit that is fenced is not brought to this.
+            End::Stored | End::Fenced => {}
             End::Slow => {
                 self.metrics.retried(&name, "refusals");
                 self.slow_down(index, now);
@@ -110,7 +124,11 @@ impl Core {
                 self.metrics.retried(&name, "queue");
                 self.rests(index, chain(&error), now);
                 if error.fault() == FaultKind::Stop {
-                    self.fault = Some(WorkerFault::CutLost(error));
+                    if self.sharing.is_some() {
+                        self.fence(report_unit, Some(chain(&error)), now);
+                    } else {
+                        self.fault = Some(WorkerFault::CutLost(error));
+                    }
                 }
             }
             End::Letter(error) => {

@@ -113,7 +113,9 @@ impl Core {
         let unwritten = self.unwritten(target);
         let free = |index: &&usize| {
             let table = &self.tables[**index];
-            table.flight.is_none() && (table.has_work() || unwritten.contains_key(*index))
+            table.flight.is_none()
+                && !self.going(table.unit)
+                && (table.has_work() || unwritten.contains_key(*index))
         };
         let able = self.targets[target].tables.iter().filter(free);
         let rested = able.clone().filter(|index| self.tables[**index].rested(now));
@@ -126,7 +128,7 @@ impl Core {
     /// Rows that wait in the queue, of each table of a server that has any.
     fn unwritten(&self, target: usize) -> HashMap<usize, u64> {
         let of_target = |depth: TableDepth| {
-            let index = *self.by_table.get(&depth.table)?;
+            let index = *self.units.values().find_map(|unit| unit.tables.get(&depth.table))?;
             (self.tables[index].target == target).then_some((index, depth.unwritten_rows))
         };
         self.broker.depths().into_iter().filter_map(of_target).collect()

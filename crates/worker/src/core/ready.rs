@@ -8,7 +8,7 @@ use crate::batcher::{Due, Waiting, count, due};
 use crate::flush::Job;
 use crate::rows::BatchRows;
 use crate::splits::Parts;
-use crate::table::{Held, Table};
+use crate::table::Held;
 
 /// A server that is being probed gets one insert at a time.
 const PROBES_MAX: usize = 1;
@@ -20,18 +20,19 @@ impl Core {
         if !table.open || table.in_line || table.flight.is_some() {
             return;
         }
-        match self.table_due(table, now) {
+        match self.table_due(index, now) {
             Due::Never => {}
             Due::At(at) => self.set_timer(index, at),
             Due::Now => self.join(index, now),
         }
     }
 
-    fn table_due(&self, table: &Table, now: Instant) -> Due {
+    fn table_due(&self, index: usize, now: Instant) -> Due {
+        let table = &self.tables[index];
         if let Some(pending) = &table.pending {
             return if pending.whole { Due::Now } else { Due::Never };
         }
-        let hurry = self.stopping || self.targets[table.target].down.is_some();
+        let hurry = self.stopping || self.going(table.unit) || self.targets[table.target].down.is_some();
         let waiting = Waiting {
             load: table.waiting,
             blocks: table.queue.len(),
@@ -39,7 +40,7 @@ impl Core {
             last_began: table.last_began,
             hurry,
         };
-        due(&waiting, &self.limits, self.limits.share(self.busy), now)
+        due(&waiting, &self.limits, self.share(index), now)
     }
 
     fn join(&mut self, index: usize, now: Instant) {
@@ -76,7 +77,7 @@ impl Core {
         let rows = BatchRows::new(blocks);
         if rows.total() == 0 {
             // Blocks without rows are as good as stored.
-            self.lets_go(&held);
+            self.lets_go(index, &held);
             held.into_iter().for_each(|held| held.delivery.ack());
             self.check(index, now);
             return None;
@@ -92,8 +93,9 @@ impl Core {
         table.flight = Some(held);
         table.last_began = Some(now);
         table.last_tried = Some(now);
-        let streak = table.streak;
-        Some(Job { index, table: table.name.clone(), rows, parts, token, streak })
+        let (streak, unit, table) = (table.streak, table.unit, table.name.clone());
+        let fenced = self.units.get(&unit).map(|unit| unit.fenced.clone()).unwrap_or_default();
+        Some(Job { index, unit, table, rows, parts, token, streak, fenced })
     }
 
     /// Takes the blocks of the next batch out of hand.
@@ -116,19 +118,21 @@ impl Core {
         for block in &held {
             table.waiting.take(block.load);
         }
-        self.busy -= usize::from(table.queue.is_empty());
+        if let Some(unit) = self.units.get_mut(&table.unit) {
+            unit.busy -= usize::from(table.queue.is_empty());
+        }
         self.unthrottle(index, now);
         Some((held, Resume::Fresh, None))
     }
 
     /// Lets delivery go on when less than half of the table's share is in hand.
     fn unthrottle(&mut self, index: usize, now: Instant) {
-        let share = self.limits.share(self.busy);
+        let share = self.share(index);
         let table = &mut self.tables[index];
         let low = table.waiting.rows <= share.rows / 2 && table.waiting.bytes <= share.bytes / 2;
         if table.throttled && low {
             table.throttled = false;
-            self.units[table.unit].pause(&table.name, now);
+            self.pause(index, now);
         }
     }
 }
