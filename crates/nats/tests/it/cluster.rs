@@ -9,7 +9,8 @@ use wavehouse_testkit::{NatsCluster, wait_for};
 
 async fn connect(url: &str) -> Connection {
     let options = ConnectOptions { urls: vec![url.to_owned()], ..ConnectOptions::default() };
-    let connection = Connection::open(&options).await.unwrap();
+    let connection = Connection::open(&options).await;
+    let connection = connection.unwrap_or_else(|error| panic!("{error}"));
     assert!(connection.connected().await);
     connection
 }
