@@ -36,10 +36,12 @@ pub(crate) fn livez(shared: &Shared) -> Response<Body> {
     }
 }
 
-/// Ready: not stopping, the tables are known, and ClickHouse answers. One ping serves all probes of a second.
+/// Ready: not stopping, a shared queue takes rows, the tables are known, and ClickHouse answers. One ping serves all probes of a second.
 pub(crate) async fn readyz(shared: &Shared) -> Response<Body> {
     let outcome = if !shared.is_ready() {
         Err("shutting down".to_owned())
+    } else if let Some(cause) = shared.queue_trouble() {
+        Err(cause)
     } else if shared.undiscovered().is_some() {
         Err("schema not loaded yet".to_owned())
     } else {

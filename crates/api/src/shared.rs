@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
-use wavehouse_broker::Broker;
+use wavehouse_broker::{Broker, BrokerHealth};
 use wavehouse_clickhouse::{Connection, TableInfo};
 use wavehouse_core::TenantId;
 
@@ -51,6 +51,9 @@ pub struct ApiOptions {
     pub bodies_in_flight_bytes_max: usize,
     /// How long a stream is quiet before it gets a sign of life; each stream waits between two thirds of it and all of it.
     pub keepalive: Duration,
+    /// Whether `/readyz` is 503 while the queue takes no rows: where other processes have the same queue, so that load goes
+    /// to one that reaches it.
+    pub ready_with_queue: bool,
     /// What is running.
     pub version: VersionInfo,
 }
@@ -135,6 +138,17 @@ impl Shared {
 
     pub(crate) fn is_ready(&self) -> bool {
         !self.unready.load(Ordering::Relaxed)
+    }
+
+    /// Why the queue takes no rows, where that matters for readiness.
+    pub(crate) fn queue_trouble(&self) -> Option<String> {
+        if !self.options.ready_with_queue {
+            return None;
+        }
+        match &*self.broker.health().borrow() {
+            BrokerHealth::Good => None,
+            BrokerHealth::Refusing { reason } | BrokerHealth::Failed { reason } => Some(reason.clone()),
+        }
     }
 
     pub(crate) fn set_unready(&self) {

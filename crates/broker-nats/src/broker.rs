@@ -13,12 +13,14 @@ use wavehouse_broker::{
     Submitted, SweepReport, TableDepth, TenantLimits,
 };
 use wavehouse_core::{Position, RowBlock, TableRef, TenantId, Timestamp, UnitId};
+use wavehouse_nats::Link;
 
 use crate::flood::{self, Floods};
 use crate::open::{OpenError, open};
 use crate::options::Options;
 use crate::publish::Publisher;
 use crate::shared::{Shared, lock};
+use crate::topology;
 
 /// What a tenant may use where nobody said otherwise. This queue bounds topics and partitions, not tenants, and its
 /// history keeps rows for as long as the stream's age says.
@@ -49,6 +51,8 @@ impl NatsBroker {
         let mut watchers = JoinSet::new();
         watchers.spawn(flood::watch(Arc::clone(&shared), Arc::clone(&floods)));
         watchers.spawn(watch_health(Arc::clone(&shared), Arc::clone(&health)));
+        watchers.spawn(topology::watch(Arc::clone(&shared)));
+        watchers.spawn(topology::watch_history(Arc::clone(&shared)));
         let publisher = Publisher::new(Arc::clone(&shared), floods);
         Ok(Arc::new(Self { shared, publisher, limits: Mutex::default(), health, _watchers: watchers }))
     }
@@ -57,6 +61,19 @@ impl NatsBroker {
     #[must_use]
     pub fn topology_ok(&self) -> watch::Receiver<bool> {
         self.shared.topology_ok.subscribe()
+    }
+
+    /// Whether a server is connected, as it changes.
+    #[must_use]
+    pub fn link(&self) -> watch::Receiver<Link> {
+        self.shared.connection.link()
+    }
+
+    /// How far the history was behind the partitions when last seen, at most half a minute ago; `None` before the first
+    /// look.
+    #[must_use]
+    pub fn history_behind(&self) -> watch::Receiver<Option<Duration>> {
+        self.shared.history_behind.subscribe()
     }
 }
 

@@ -20,6 +20,7 @@ mod open;
 mod options;
 mod publish;
 mod shared;
+mod topology;
 
 pub use broker::NatsBroker;
 pub use bucket::NatsBucket;
@@ -27,3 +28,4 @@ pub use history::{History, HistoryCounts, Origins};
 pub use letters::{LETTER_HEADER_BYTES, LETTERS_READ_MAX, Letters};
 pub use open::OpenError;
 pub use options::Options;
+pub use topology::{history_behind, observe};

@@ -1,4 +1,5 @@
-//! Opening the queue: connect, see that everything is there, and find each partition's stream by its subject.
+//! Opening the queue: connect, wait until everything is there as it must be, and find each partition's stream by its
+//! subject.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -13,6 +14,7 @@ use wavehouse_topology::TopologyError;
 use crate::logs::log_id;
 use crate::options::Options;
 use crate::shared::{Partition, Shared};
+use crate::topology::ready;
 
 /// What a message's headers, its subject and those that servers add to its copy may take, in bytes.
 const OVERHEAD_BYTES: u64 = 4 << 10;
@@ -79,6 +81,7 @@ pub(crate) async fn open(options: Options) -> Result<Arc<Shared>, OpenError> {
         partitions,
         extras: Mutex::new(HashMap::new()),
         topology_ok: watch::Sender::new(true),
+        history_behind: watch::Sender::new(None),
         block_bytes_max,
         closed: CancellationToken::new(),
         options,
@@ -86,14 +89,7 @@ pub(crate) async fn open(options: Options) -> Result<Arc<Shared>, OpenError> {
 }
 
 async fn find(options: &Options, connection: &Connection) -> Result<(Vec<Partition>, usize), OpenError> {
-    let connected = tokio::time::timeout(options.topology_wait, connection.connected()).await;
-    if !connected.unwrap_or(false) {
-        return Err(OpenError::NotConnected {
-            urls: options.connect.urls.join(", "),
-            waited_ms: u64::try_from(options.topology_wait.as_millis()).unwrap_or(u64::MAX),
-            reason: "none took the connection".to_owned(),
-        });
-    }
+    ready(connection, options).await?;
     let jetstream = connection.jetstream();
     let mut partitions = Vec::new();
     let mut message_bytes_max = u64::MAX;

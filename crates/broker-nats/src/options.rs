@@ -15,6 +15,8 @@ const PENDING_BYTES: u64 = 64 << 20;
 const PENDING_BLOCKS: usize = 65_536;
 /// How long a boot waits for the servers and what must be on them, unless told otherwise.
 const TOPOLOGY_WAIT: Duration = Duration::from_secs(60);
+/// Between two looks at what is on the servers while the queue is open, unless told otherwise.
+const TOPOLOGY_RECHECK: Duration = Duration::from_secs(5 * 60);
 
 /// How a process uses the queue.
 #[derive(Debug, Clone)]
@@ -25,6 +27,9 @@ pub struct Options {
     pub connect: ConnectOptions,
     /// How long opening waits for the servers and for what must be on them.
     pub topology_wait: Duration,
+    /// How often what is on the servers is looked at again while the queue is open; every 30 s at the least while
+    /// something is amiss.
+    pub topology_recheck: Duration,
     /// How long one attempt to publish waits for its answer.
     pub publish_timeout: Duration,
     /// How long a delivery may stay unsettled until it is handed out again; the durable's own time without it, and never
@@ -49,6 +54,7 @@ impl Options {
             spec,
             connect,
             topology_wait: TOPOLOGY_WAIT,
+            topology_recheck: TOPOLOGY_RECHECK,
             publish_timeout,
             ack_wait: None,
             pending_bytes_max: PENDING_BYTES,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     pub(crate) extras: Mutex<HashMap<UnitId, UnitPlace>>,
     /// Whether everything that must be on the servers is there, as far as is known.
     pub(crate) topology_ok: watch::Sender<bool>,
+    /// How far the history was behind the partitions when last seen.
+    pub(crate) history_behind: watch::Sender<Option<Duration>>,
     /// Largest encoded block, in bytes.
     pub(crate) block_bytes_max: usize,
     /// Cancelled when the queue is closed.

@@ -4,6 +4,7 @@
 //! takes messages that nobody waits for. A request ends with its answer, its time-out, the loss of its connection, or
 //! the server's refusal, whichever is first.
 
+mod banners;
 mod events;
 mod refusals;
 mod words;
@@ -14,13 +15,14 @@ use std::time::Duration;
 
 use async_nats::client::RequestErrorKind;
 use async_nats::connection::State;
-use async_nats::{Client, HeaderMap, Message, Request, Subscriber};
+use async_nats::{Client, HeaderMap, Message, Request, ServerAddr, Subscriber};
 use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::error::CallError;
 use crate::jetstream::JetStream;
 use crate::options::{ConnectOptions, InvalidOptions};
+pub use banners::Banner;
 use events::Shared;
 pub use events::{Link, RECONNECT_WAIT_MS};
 pub use refusals::Refused;
@@ -42,6 +44,9 @@ pub struct Connection {
     unanswered: Arc<AtomicU32>,
     api_prefix: Arc<str>,
     domain: Option<Arc<str>>,
+    /// The servers that were named, which banners are asked of.
+    named: Arc<[ServerAddr]>,
+    encrypts_first: bool,
 }
 
 /// Whether silence speaks against the connection.
@@ -62,10 +67,10 @@ impl Connection {
     /// [`InvalidOptions`] with everything that is wrong; nothing was dialled then.
     pub async fn open(options: &ConnectOptions) -> Result<Self, InvalidOptions> {
         let checked = options.checked()?;
-        let tls = checked.tls.is_some() || checked.servers.iter().any(async_nats::ServerAddr::tls_required);
+        let tls = checked.tls.is_some() || checked.servers.iter().any(ServerAddr::tls_required);
         let shared = Arc::new(Shared::new(options.record_refusals_of.clone(), checked.servers.len(), tls));
         let (on_event, on_delay) = (Arc::clone(&shared), Arc::clone(&shared));
-        let credentials = checked.credentials;
+        let (credentials, named) = (checked.credentials, checked.servers.clone().into());
         let mut client = async_nats::ConnectOptions::with_auth_callback(move |nonce| {
             let credentials = credentials.clone();
             async move { credentials.answer(&nonce) }
@@ -97,6 +102,8 @@ impl Connection {
             unanswered: Arc::default(),
             api_prefix: options.api_prefix().into(),
             domain: options.js_domain.as_deref().map(Into::into),
+            named,
+            encrypts_first: options.tls.handshake_first,
         })
     }
 
@@ -134,6 +141,12 @@ impl Connection {
             cluster: info.cluster.filter(|cluster| !cluster.is_empty()),
             known_servers: info.connect_urls,
         })
+    }
+
+    /// Why no server took the connection when it was last tried; `None` while one has it.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.trouble()
     }
 
     /// Requests to JetStream over this connection.

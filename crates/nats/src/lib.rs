@@ -12,7 +12,9 @@ mod jetstream;
 mod options;
 
 pub use async_nats::{HeaderMap, Message, Subscriber};
-pub use connection::{Connection, Link, RECONNECT_WAIT_MS, Refused, ServerFacts, Settle, UNANSWERED_MAX};
+pub use connection::{
+    Banner, Connection, Link, RECONNECT_WAIT_MS, Refused, ServerFacts, Settle, UNANSWERED_MAX,
+};
 pub use error::{CallError, codes};
 pub use jetstream::{
     AckAddress, Bucket, ConsumerInfo, Delivered, HistoryConsumer, JetStream, KvEntry, PriorityGroup, PubAck,

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use finding::{Finding, report};
-pub(crate) use nats::Queue;
+pub(crate) use nats::{Nats, Queue, inbox_prefix};
 pub(crate) use print::print;
 pub(crate) use probe::probe_data_dir;
 pub(crate) use reference::page as reference_page;

@@ -4,6 +4,7 @@
 mod depths;
 mod letters;
 mod listing;
+mod message_servers;
 mod parts;
 mod process;
 
@@ -20,6 +21,7 @@ use crate::listener::{self, Answer};
 pub(crate) use depths::Depths;
 pub(crate) use letters::LetterGauges;
 pub(crate) use listing::page as reference_page;
+pub(crate) use message_servers::MessageServers;
 pub(crate) use parts::Parts;
 pub(crate) use process::Process;
 

@@ -3,11 +3,13 @@
 //! Its exit codes are its own: 0 done, 1 refused (settings that cannot work, or servers that do not answer), 2 wrong
 //! usage, 3 something on the servers is not as it should be.
 
+mod asked;
 mod explain;
 mod flags;
 mod plan;
 mod provision;
 mod servers;
+mod verify;
 
 use clap::{Args, Parser, Subcommand};
 use wavehouse_topology::{SpecFinding, TopologyInput, TopologySpec, manifests, permissions};
@@ -15,6 +17,7 @@ use wavehouse_topology::{SpecFinding, TopologyInput, TopologySpec, manifests, pe
 use explain::ExplainArgs;
 use flags::{ManifestsArgs, PermissionsArgs};
 use provision::ProvisionArgs;
+use verify::VerifyArgs;
 
 use crate::config::Config;
 
@@ -53,6 +56,9 @@ enum MqCommand {
     /// Makes on the servers what must exist there, as the operator. Deletes nothing, and changes little of what is there.
     #[command(args_override_self = true)]
     Provision(Box<ProvisionArgs>),
+    /// Checks what is on the servers, as a start does, and tells everything that is amiss.
+    #[command(args_override_self = true)]
+    Verify(Box<VerifyArgs>),
     /// Tells where a table's rows go.
     Explain(ExplainArgs),
 }
@@ -103,6 +109,7 @@ pub(crate) async fn run(args: &MqArgs, around: &Surroundings<'_>) -> Result<Said
             Ok(plainly(permissions(&spec).to_yaml(&spec)))
         }
         MqCommand::Provision(args) => provision::run(*args, around).await,
+        MqCommand::Verify(args) => verify::run(*args, around).await,
         MqCommand::Explain(args) => explain::run(&args, &check(args.input())?).map(plainly),
     }
 }

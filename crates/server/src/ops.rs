@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use wavehouse_api::VersionInfo;
+use wavehouse_broker::{BrokerHealth, SharedBroker};
 use wavehouse_clickhouse::Connection;
 
 use crate::listener::{self, Answer};
@@ -22,6 +23,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What the answers are made from.
 pub(crate) struct Ops {
+    /// The queue that rows come from.
+    pub(crate) broker: SharedBroker,
     /// The ClickHouse that rows go to.
     pub(crate) connection: Arc<Connection>,
     /// Every metric of the process.
@@ -69,19 +72,21 @@ impl Ops {
         }
     }
 
-    /// Ready: not stopping, and ClickHouse answers.
+    /// Ready: not stopping, the queue is reached, and ClickHouse answers.
     async fn ready(&self, stopping: bool) -> Answer {
         let cause = if stopping {
-            Some("shutting down")
+            Some("shutting down".to_owned())
+        } else if let Some(cause) = self.queue_trouble() {
+            Some(cause)
         } else {
             match timeout(PING_TIMEOUT, self.connection.client.ping()).await {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => {
                     // The cause names addresses and users: it is for the log, not for whoever can reach a probe.
                     tracing::debug!(error = %wavehouse_core::chain(&error), "clickhouse does not answer");
-                    Some("clickhouse does not answer")
+                    Some("clickhouse does not answer".to_owned())
                 }
-                Err(_elapsed) => Some("clickhouse did not answer in time"),
+                Err(_elapsed) => Some("clickhouse did not answer in time".to_owned()),
             }
         };
         match cause {
@@ -89,6 +94,13 @@ impl Ops {
             Some(cause) => {
                 told(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "not ready", "error": cause}))
             }
+        }
+    }
+
+    fn queue_trouble(&self) -> Option<String> {
+        match &*self.broker.health().borrow() {
+            BrokerHealth::Good => None,
+            BrokerHealth::Refusing { reason } | BrokerHealth::Failed { reason } => Some(reason.clone()),
         }
     }
 

@@ -27,7 +27,7 @@ use wavehouse_api::{Api, ApiParts};
 use wavehouse_broker::SharedBroker;
 use wavehouse_clickhouse::{ClickHouseMetrics, ClickHouseSink, Connection, Targets};
 use wavehouse_core::TenantId;
-use wavehouse_worker::{Worker, WorkerMetrics};
+use wavehouse_worker::{ClaimOptions, Worker, WorkerMetrics};
 
 use crate::background::{count_letters, sweep};
 use crate::config::{Config, Finding, Mode, Queue};
@@ -117,9 +117,8 @@ async fn assemble(
     let connection = Connection::new(target, parts::catalog_options(config), &clickhouse_metrics)
         .context("tenant.clickhouse is not usable")?;
     let connection = Arc::new(connection);
-    let queue = queue::open(config, &mut registry).await?;
-    let broker = &queue.broker;
-    registry.register_collector(Box::new(Depths(Arc::clone(broker))));
+    let broker = queue::open(config, &mut registry).await?;
+    registry.register_collector(Box::new(Depths(Arc::clone(&broker))));
     registry.register_collector(Box::new(Parts(connection.catalog.clone())));
     registry.register_collector(Box::new(Process));
     let letter_gauges = LetterGauges::register(&mut registry);
@@ -128,7 +127,8 @@ async fn assemble(
         let targets = Targets::one(TenantId::default(), Arc::clone(&connection));
         let sink = Arc::new(ClickHouseSink::new(targets, clickhouse_metrics));
         let metrics = WorkerMetrics::register(&mut registry);
-        Worker::new(parts::worker_options(config, seed), Arc::clone(broker), sink, metrics)
+        let worker = Worker::new(parts::worker_options(config, seed), Arc::clone(&broker), sink, metrics);
+        worker.with_claims(ClaimOptions::new(config.instance_id.clone()))
     });
     let api_metrics = config.roles.api.then(|| wavehouse_api::Metrics::register(&mut registry));
     let registry = Arc::new(registry);
@@ -138,14 +138,14 @@ async fn assemble(
         supervisor
             .spawn("engine", Phase::Release, OnExit::StopProcess, |stop| engine::run(program, ready, stop));
     }
-    start_queue(config, queue.broker.clone(), letter_gauges, supervisor);
+    start_queue(config, Arc::clone(&broker), letter_gauges, supervisor);
     if let Some(worker) = worker {
         supervisor.spawn("worker", Phase::Worker, OnExit::StopProcess, |stop| async move {
             Ok(worker.run(stop).await?)
         });
     }
     discover(&connection, engine_ready.clone(), supervisor);
-    let face = Face { connection: &connection, broker: queue.broker, registry: &registry, seed };
+    let face = Face { connection: &connection, broker, registry: &registry, seed };
     face.start(config, listeners.face, api_metrics, supervisor);
     if let (Some(listener), Some(prometheus)) = (listeners.metrics, &config.prometheus) {
         let path = prometheus.path.clone();
@@ -192,7 +192,7 @@ impl Face<'_> {
         let (connection, registry) = (Arc::clone(self.connection), Arc::clone(self.registry));
         let Some(metrics) = api_metrics else {
             let (metrics_path, version) = (options.metrics_path, options.version);
-            let ops = Ops { connection, registry, metrics_path, version };
+            let ops = Ops { broker: self.broker, connection, registry, metrics_path, version };
             supervisor.spawn("probes", Phase::Api, OnExit::StopProcess, |stop| {
                 serve_ops(ops, listener, delay, stop)
             });

@@ -49,6 +49,7 @@ pub(crate) fn open_options() -> ApiOptions {
         metrics_path: Some("/metrics".to_owned()),
         bodies_in_flight_bytes_max: 64 << 20,
         keepalive: Duration::from_secs(30),
+        ready_with_queue: false,
         version: VersionInfo {
             version: "9.9.9".to_owned(),
             git_commit: "abc".to_owned(),

@@ -15,3 +15,5 @@ mod opening;
 mod publish;
 #[cfg(test)]
 mod stage;
+#[cfg(test)]
+mod topology;

@@ -1,6 +1,7 @@
 //! What happens to the connection on its own: it comes, goes, and is told of refusals.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_nats::{ClientError, Event, ServerError};
@@ -38,6 +39,8 @@ pub(super) struct Shared {
     tls: bool,
     /// An outage is told of once.
     said_unreachable: AtomicBool,
+    /// Why the last attempt to connect failed.
+    trouble: Mutex<Option<String>>,
 }
 
 impl Shared {
@@ -49,7 +52,16 @@ impl Shared {
             servers: AtomicUsize::new(servers),
             tls,
             said_unreachable: AtomicBool::new(false),
+            trouble: Mutex::default(),
         }
+    }
+
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.last_trouble().clone()
+    }
+
+    fn last_trouble(&self) -> MutexGuard<'_, Option<String>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -66,6 +78,7 @@ impl Shared {
                     link.times += 1;
                 });
                 self.said_unreachable.store(false, Ordering::Relaxed);
+                *self.last_trouble() = None;
                 tracing::info!(
                     "{}",
                     if first { "message server connected" } else { "message server reconnected" }
@@ -84,6 +97,7 @@ impl Shared {
             Event::ServerError(ServerError::Other(text)) => self.on_error(&text),
             Event::ServerError(error) => tracing::warn!(%error, "message server says"),
             Event::ClientError(ClientError::Other(error)) => {
+                *self.last_trouble() = Some(error.clone());
                 if !self.is_closing() && !self.said_unreachable.swap(true, Ordering::Relaxed) {
                     tracing::warn!(error, "no message server takes the connection; trying on");
                 }

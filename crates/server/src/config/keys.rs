@@ -200,7 +200,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("worker.batch_bytes_max", "WH_WORKER_BATCH_BYTES_MAX", Kind::Bytes { min: 1, max: 64 * ONE_MIB }, Some("64MiB"),
         "Most bytes of one insert. Batches grow up to it while an earlier insert of the table is under way."),
     key("worker.inserts_max", "WH_WORKER_INSERTS_MAX", Kind::Whole { min: 1, max: 1024 }, Some("4"), "Most inserts under way at once, one a table."),
-    key("worker.held_rows", "WH_WORKER_HELD_ROWS", Kind::Whole { min: 1_000_000, max: 1_000_000_000 }, Some("2000000"), "Most rows that the worker holds in memory, or a little more while batches of an earlier run are rebuilt."),
+    key("worker.held_rows", "WH_WORKER_HELD_ROWS", Kind::Whole { min: 1_000_000, max: 1_000_000_000 }, Some("2000000"), "Most rows that the worker holds in memory, or a little more while batches of an earlier run are rebuilt. With `mq.backend: nats`, 200000 unless it is set."),
     key("worker.held_bytes", "WH_WORKER_HELD_BYTES", Kind::Bytes { min: 2 * ONE_MIB, max: u64::MAX }, Some("256MiB"), "Most bytes that the worker holds in memory: at least two of `batch_bytes_max`."),
     key("prometheus.enabled", "WH_PROMETHEUS_ENABLED", Kind::Switch, Some("false"), "Whether metrics can be read over HTTP, by anyone who reaches the port.").in_dev("true"),
     key("prometheus.path", "WH_PROMETHEUS_PATH", Kind::Text, Some("/metrics"), "The path of the metrics."),

@@ -28,7 +28,6 @@ pub(crate) struct Nats {
     /// What must be there.
     pub(crate) topology: TopologySpec,
     /// How long a start waits for it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "read when the queue on message servers opens"))]
     pub(crate) topology_wait: Duration,
 }
 

@@ -6,7 +6,6 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use super::nats::Nats;
 use super::*;
 
 const ON_NATS: [(&str, &str); 3] =
@@ -37,6 +36,7 @@ fn the_embedded_queue_is_unchanged_when_none_of_it_is_set() {
     let config = load_env(&[]).unwrap();
     assert!(matches!(config.queue, Queue::Embedded));
     assert_eq!(config.roles, Roles::ALL);
+    assert_eq!(config.worker.held_rows, 2_000_000);
     assert_eq!(config.warnings.len(), 1, "only the missing operator's key: {:?}", config.warnings);
 }
 
@@ -68,6 +68,7 @@ fn defaults() {
     assert_eq!(nats.connect.inbox_prefix, "_INBOX_wh");
     assert_eq!(nats.connect.connect_timeout, Duration::from_secs(5));
     assert_eq!(nats.topology_wait, Duration::from_secs(60));
+    assert_eq!(config.worker.held_rows, 200_000);
     // What a deployment asks for when it says nothing is the same here and in the operator's commands.
     let usual = wavehouse_topology::TopologyInput {
         dedupe_lease: Duration::ZERO,

@@ -11,11 +11,14 @@ use super::keys::{self, Key, Kind};
 use super::layers::{Given, Layers, Origin, Value};
 use super::values::{self, Expected};
 use super::{
-    ClickHouse, Config, Engine, Mode, Prometheus, Roles, Secret, Server, Sources, Tenant, Tls, Worker,
+    ClickHouse, Config, Engine, Mode, Prometheus, Queue, Roles, Secret, Server, Sources, Tenant, Tls, Worker,
 };
 use super::{nats, roles};
 
 const GIB: u64 = 1 << 30;
+/// Most rows that a worker holds of a queue that other processes read too, unless told otherwise: what it holds when it dies
+/// is delivered to others once more.
+const SHARED_HELD_ROWS: u64 = 200_000;
 
 /// Reads every key.
 pub(crate) fn resolve(sources: &Sources<'_>, layers: &Layers, findings: &mut Vec<Finding>) -> Config {
@@ -25,6 +28,7 @@ pub(crate) fn resolve(sources: &Sources<'_>, layers: &Layers, findings: &mut Vec
     }
     let roles = reader.roles();
     let queue = nats::queue(&mut reader, roles, sources.host.0);
+    let shared = matches!(queue, Queue::Nats(_));
     let listen = reader.address("server.listen");
     let key = reader.secret("auth.operator_key", "auth.operator_key_file");
     Config {
@@ -48,7 +52,7 @@ pub(crate) fn resolve(sources: &Sources<'_>, layers: &Layers, findings: &mut Vec
         },
         queue_disk_bytes_max: reader.bytes("queue.disk_bytes_max"),
         body_bytes_in_flight_max: reader.bytes("ingest.body_bytes_in_flight_max").unwrap_or_default(),
-        worker: reader.worker(),
+        worker: reader.worker(shared),
         prometheus: reader.prometheus(),
         engine: reader.engine(),
         log_level: log_level(sources.env, findings),
@@ -227,14 +231,16 @@ impl Reader<'_> {
         url.unwrap_or_else(|| format!("{scheme}://{host}:{port}"))
     }
 
-    fn worker(&mut self) -> Worker {
+    fn worker(&mut self, shared: bool) -> Worker {
+        let held_rows = self.count("worker.held_rows");
+        let usual = shared && !self.layers.contains_key("worker.held_rows");
         Worker {
             linger: Duration::from_millis(self.count("worker.linger_ms")),
             batch_rows: self.count("worker.batch_rows"),
             batch_bytes: self.bytes("worker.batch_bytes").unwrap_or_default(),
             batch_bytes_max: self.bytes("worker.batch_bytes_max").unwrap_or_default(),
             inserts_max: self.count("worker.inserts_max"),
-            held_rows: self.count("worker.held_rows"),
+            held_rows: if usual { SHARED_HELD_ROWS } else { held_rows },
             held_bytes: self.bytes("worker.held_bytes").unwrap_or_default(),
         }
     }

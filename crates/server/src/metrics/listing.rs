@@ -9,7 +9,7 @@ use wavehouse_clickhouse::ClickHouseMetrics;
 use wavehouse_core::{TableName, TableRef, TenantId};
 use wavehouse_worker::WorkerMetrics;
 
-use super::{LetterGauges, Process, depths, parts};
+use super::{LetterGauges, Process, depths, message_servers, parts};
 
 /// One metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +33,7 @@ fn registry() -> Registry {
     LetterGauges::register(&mut registry).count_each();
     registry.register_collector(Box::new(depths::Example));
     registry.register_collector(Box::new(parts::Example));
+    registry.register_collector(Box::new(message_servers::Example));
     registry.register_collector(Box::new(Process));
     registry
 }

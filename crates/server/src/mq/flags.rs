@@ -90,7 +90,7 @@ pub(super) fn at_least_one(text: &str) -> Result<u32, String> {
     u32::try_from(number).ok().filter(|number| *number >= 1).ok_or_else(|| "must be 1 or more".to_owned())
 }
 
-fn above_zero(text: &str) -> Result<Duration, String> {
+pub(super) fn above_zero(text: &str) -> Result<Duration, String> {
     let duration = parse_duration(text).map_err(|error| error.to_string())?;
     if duration.is_zero() { Err("must be longer than zero".to_owned()) } else { Ok(duration) }
 }
@@ -121,7 +121,7 @@ impl NameFlags {
 }
 
 impl ObjectFlags {
-    fn of(&self, input: TopologyInput) -> TopologyInput {
+    pub(super) fn of(&self, input: TopologyInput) -> TopologyInput {
         TopologyInput {
             history_stream: given(&self.history_stream),
             dlq_stream: given(&self.dlq_stream),

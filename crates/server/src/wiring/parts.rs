@@ -4,7 +4,7 @@ use wavehouse_api::{Access, ApiOptions, Cors, VersionInfo};
 use wavehouse_clickhouse::{CatalogOptions, Secret, Target, Tls};
 use wavehouse_worker::Options as WorkerOptions;
 
-use crate::config::{self, Config, Mode};
+use crate::config::{self, Config, Mode, Queue};
 use crate::engine::Program;
 
 /// Of the time that a stop gives, what the worker writes in; the rest is for letting go.
@@ -70,6 +70,7 @@ pub(crate) fn api_options(config: &Config) -> ApiOptions {
         metrics_path: metrics.map(|prometheus| prometheus.path.clone()),
         bodies_in_flight_bytes_max: usize::try_from(config.body_bytes_in_flight_max).unwrap_or(usize::MAX),
         keepalive: config.tenant.keepalive,
+        ready_with_queue: matches!(config.queue, Queue::Nats(_)),
         version: VersionInfo {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             git_commit: option_env!("WAVEHOUSE_GIT_COMMIT").unwrap_or_default().to_owned(),

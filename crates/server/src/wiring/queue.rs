@@ -9,27 +9,39 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use wavehouse_broker::{Broker, BrokerHealth, SharedBroker, TenantLimits};
 use wavehouse_broker_embedded::{EmbeddedBroker, Metrics, Options};
+use wavehouse_broker_nats::NatsBroker;
 use wavehouse_core::TenantId;
 
 use crate::budget::{self, human};
-use crate::config::{Config, Mode, Queue};
-
-/// The queue, open.
-pub(crate) struct Opened {
-    /// The queue.
-    pub(crate) broker: SharedBroker,
-}
+use crate::config::{Config, Mode, Nats, Queue};
+use crate::metrics::MessageServers;
 
 /// Opens the queue that was chosen.
 ///
 /// # Errors
 /// When another process has it, when it is damaged, or when the disk refuses; when message servers are not there in time,
 /// or are not as they must be.
-pub(crate) async fn open(config: &Config, registry: &mut Registry) -> anyhow::Result<Opened> {
+pub(crate) async fn open(config: &Config, registry: &mut Registry) -> anyhow::Result<SharedBroker> {
     match &config.queue {
-        Queue::Embedded => Ok(Opened { broker: open_embedded(config, registry)? }),
-        Queue::Nats(_) => bail!("this build has no queue on message servers: set mq.backend to embedded"),
+        Queue::Embedded => open_embedded(config, registry),
+        Queue::Nats(nats) => open_nats(config, nats, registry).await,
     }
+}
+
+/// Waits for the servers and for what must be on them, and opens the queue there.
+async fn open_nats(config: &Config, nats: &Nats, registry: &mut Registry) -> anyhow::Result<SharedBroker> {
+    info!(
+        servers = nats.connect.urls.join(", "),
+        prefix = nats.topology.prefix().as_str(),
+        "looking for the queue on the message servers"
+    );
+    let mut options = wavehouse_broker_nats::Options::new(nats.topology.clone(), nats.connect.clone());
+    options.topology_wait = nats.topology_wait;
+    options.held_rows_max = config.worker.held_rows;
+    options.held_bytes_max = config.worker.held_bytes;
+    let broker = NatsBroker::open(options).await.context("the queue on the message servers does not open")?;
+    registry.register_collector(Box::new(MessageServers::of(&broker)));
+    Ok(broker as Arc<dyn Broker>)
 }
 
 fn open_embedded(config: &Config, registry: &mut Registry) -> anyhow::Result<SharedBroker> {

@@ -10,6 +10,7 @@ mod mq;
 mod nats;
 mod program;
 mod provision;
+mod refusals;
 mod soak;
 mod stop;
 mod stream;

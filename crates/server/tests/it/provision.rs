@@ -118,3 +118,53 @@ async fn servers_that_do_not_answer_and_flags_that_cannot_be() {
     assert_eq!(code, 1, "{err}");
     assert!(err.contains("no message server took the connection within 300ms"), "{err}");
 }
+
+#[tokio::test]
+async fn what_is_there_is_verified() {
+    let servers = Servers::start(2, 3).await;
+    let line = |more: &str| format!("verify {} {} {more}", servers.flags("wavehouse"), servers.counts());
+    let (code, out, err) = servers.mq(&line(""));
+    assert_eq!((code, err.as_str()), (3, ""), "{out}");
+    for told in [
+        "ingest partition 0: subjects: ",
+        "[partition-missing]",
+        "[history-missing]",
+        "[dlq-stream]",
+        "[bucket-missing]",
+    ] {
+        assert!(out.contains(told), "{told} is not in\n{out}");
+    }
+    assert_eq!(servers.provision("").0, 0);
+    // One server: every stream should have replicas, and nothing else is amiss.
+    let (code, out, _) = servers.mq(&line("--json"));
+    let told: Value = serde_json::from_str(&out).unwrap();
+    let rules: Vec<&str> =
+        told["findings"].as_array().unwrap().iter().map(|found| found["rule"].as_str().unwrap()).collect();
+    let one = [
+        "partition-replicas-one",
+        "partition-replicas-one",
+        "history-replicas-one",
+        "dlq-replicas-one",
+        "bucket-replicas",
+    ];
+    assert_eq!((code, rules), (3, one.to_vec()), "{out}");
+    let (code, out, _) = servers.mq(&line("--required"));
+    assert_eq!((code, out.trim()), (0, "everything on the servers is as it should be"));
+
+    // The configuration says where and what, and a user with permissions for fewer shards is told of it.
+    let env = servers.env();
+    let env: Vec<(&str, &str)> = env.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    assert_eq!(servers.mq_with("verify --required", &env).0, 0);
+    let more =
+        format!("provision {} --partitions 2 --shards 4 {}", servers.flags("operator"), crate::nats::SMALL);
+    assert_eq!(servers.mq(&more).0, 0);
+    let (code, out, _) =
+        servers.mq(&format!("verify {} --partitions 2 --shards 4", servers.flags("wavehouse")));
+    assert_eq!(code, 3, "{out}");
+    assert_eq!(out.matches("[permission-durable]").count(), 2, "{out}");
+    assert!(out.contains("wavehouse mq permissions --shards 4"), "{out}");
+
+    let (code, _, err) = servers.mq("verify");
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("--server"), "{err}");
+}
