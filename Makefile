@@ -3,7 +3,7 @@
 # CARGO_TARGET_DIR and WH_* variables are honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak bench bench-peers bench-growth fuzz fmt lint deps clean-data build
+.PHONY: help run cluster cluster-down test soak bench bench-peers bench-growth fuzz fmt lint deps clean-data build
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PROGRAMS := -p wavehouse-server -p wavehouse-clickhouse-embedded
@@ -15,6 +15,14 @@ run: ## Starts a gateway with everything embedded, on loopback, data under ./dat
 	@scripts/deps run
 	@cargo build --release --quiet $(PROGRAMS)
 	@exec $(TARGET)/release/wavehouse dev
+
+cluster: ## Starts three message servers, an engine, and two processes of each role, on loopback, data under ./data/cluster
+	@scripts/deps engine nats
+	@cargo build --release --quiet $(PROGRAMS)
+	@scripts/cluster up
+
+cluster-down: ## Ends them; what was stored stays
+	@scripts/cluster down
 
 build: ## Builds both programs for use
 	cargo build --release $(PROGRAMS)

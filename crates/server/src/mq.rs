@@ -12,7 +12,8 @@ mod servers;
 mod verify;
 
 use clap::{Args, Parser, Subcommand};
-use wavehouse_topology::{SpecFinding, TopologyInput, TopologySpec, manifests, permissions};
+use serde_json::json;
+use wavehouse_topology::{Permissions, SpecFinding, TopologyInput, TopologySpec, manifests, permissions};
 
 use explain::ExplainArgs;
 use flags::{ManifestsArgs, PermissionsArgs};
@@ -106,12 +107,23 @@ pub(crate) async fn run(args: &MqArgs, around: &Surroundings<'_>) -> Result<Said
         }
         MqCommand::Permissions(args) => {
             let spec = check(args.input())?;
-            Ok(plainly(permissions(&spec).to_yaml(&spec)))
+            let permissions = permissions(&spec);
+            Ok(plainly(if args.json { as_json(&permissions) } else { permissions.to_yaml(&spec) }))
         }
         MqCommand::Provision(args) => provision::run(*args, around).await,
         MqCommand::Verify(args) => verify::run(*args, around).await,
         MqCommand::Explain(args) => explain::run(&args, &check(args.input())?).map(plainly),
     }
+}
+
+/// As servers take it in their own configuration.
+fn as_json(permissions: &Permissions) -> String {
+    let Permissions { publish_allow, publish_deny, subscribe_allow } = permissions;
+    let value = json!({
+        "publish": {"allow": publish_allow, "deny": publish_deny},
+        "subscribe": {"allow": subscribe_allow},
+    });
+    format!("{value:#}\n")
 }
 
 fn plainly(text: String) -> Said {

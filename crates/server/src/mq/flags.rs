@@ -73,6 +73,9 @@ pub(super) struct PermissionsArgs {
     /// JetStream domain that requests are sent to, if any.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TOKEN")]
     js_domain: String,
+    /// As JSON, which servers take in their own configuration: `permissions: { ... }` of a user.
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// A size that may be left out; a type of its own, because clap reads more into an `Option`.

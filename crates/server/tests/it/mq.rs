@@ -151,6 +151,9 @@ fn case_29_the_shipped_permissions_are_what_the_program_prints() {
         shipped("values.yaml").ends_with(&indented),
         "deployments/nats/values.yaml has other permissions"
     );
+    let (code, out, _) = mq("permissions --shards 8 --json");
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, json["publish"]["allow"].as_array().unwrap().len()), (0, 55));
     let (code, out, _) = mq("permissions --shards 1 --js-domain hub --prefix x");
     assert_eq!(code, 0);
     for part in ["- $JS.hub.API.CONSUMER.MSG.NEXT.*.wh-ingest-0\n", "- x.live.>\n", "JetStream domain hub"] {
