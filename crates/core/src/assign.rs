@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn thirty_two_units_among_three() {
+    fn case_94_thirty_two_units_among_three() {
         let names = unit_names(32);
         let assignment = among(&names, &[0, 1, 2]);
         let found: Vec<_> = names.iter().map(|unit| assignment[unit]).collect();
@@ -101,13 +101,13 @@ mod tests {
     }
 
     #[test]
-    fn scores_are_the_known_ones() {
+    fn case_94_scores_are_the_known_ones() {
         assert_eq!(score("WH_INGEST_0/wh-ingest-0", MemberSlot(0)), 3_079_186_695_928_624_360);
         assert_eq!(score("WH_INGEST_0/wh-ingest-0", MemberSlot(1)), 15_468_724_262_673_297_845);
     }
 
     #[test]
-    fn one_that_joins_moves_as_much_as_it_always_did() {
+    fn case_94_one_that_joins_moves_as_much_as_it_always_did() {
         let table: [(u16, usize, &[usize]); 12] = [
             (1, 16, &[16, 16]),
             (2, 11, &[11, 11, 10]),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn up_to_six_members_little_more_than_the_ideal_moves() {
+    fn case_94_up_to_six_members_little_more_than_the_ideal_moves() {
         let names = unit_names(32);
         for members in 1_u16..6 {
             let slots: Vec<_> = (0..=members).collect();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_leaves_moves_its_own() {
+    fn case_94_one_that_leaves_moves_its_own() {
         let names = unit_names(32);
         let (before, after) = (among(&names, &[0, 1, 2, 3, 4]), among(&names, &[0, 1, 3, 4]));
         assert_eq!(before.values().filter(|slot| **slot == 2).count(), 5);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn up_to_six_members_a_leaver_moves_at_most_twice_its_own() {
+    fn case_94_up_to_six_members_a_leaver_moves_at_most_twice_its_own() {
         let names = unit_names(32);
         for members in 2_u16..=6 {
             let before = among(&names, &(0..members).collect::<Vec<_>>());
@@ -183,8 +183,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_are_capped_and_the_order_of_lists_does_not_matter(
-            count in 1_usize..80,
+        fn case_94_shares_are_capped_and_the_order_of_lists_does_not_matter(
+            count in prop_oneof![Just(16_usize), Just(32), Just(64), 1_usize..80],
             slots in proptest::collection::btree_set(0_u16..64, 1..12),
             seed in any::<u64>(),
         ) {
@@ -204,7 +204,7 @@ mod tests {
         }
 
         #[test]
-        fn a_join_never_moves_more_than_half_from_two_on(members in 2_u16..20) {
+        fn case_94_a_join_never_moves_more_than_half_from_two_on(members in 2_u16..20) {
             let names = unit_names(32);
             let slots: Vec<_> = (0..=members).collect();
             let before = among(&names, &slots[..usize::from(members)]);

@@ -2,10 +2,12 @@
 //! that is slow to come or to go keeps no other waiting.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use wavehouse_broker::{
     Broker, OpenUnit, OpenUnitError, RowBudget, SharingError, TakeOver, UnitControl, UnitSharing,
 };
@@ -59,6 +61,8 @@ pub(crate) struct Means {
     pub(crate) budget: RowBudget,
     /// Wait between attempts.
     pub(crate) retry: Duration,
+    /// The process stops.
+    pub(crate) stop: CancellationToken,
 }
 
 /// One unit.
@@ -66,6 +70,8 @@ pub(crate) struct Holding {
     pub(crate) unit: UnitId,
     pub(crate) take_over: Option<TakeOver>,
     pub(crate) wish: watch::Receiver<Wish>,
+    /// Set when giving it up takes too long.
+    pub(crate) late: Arc<AtomicBool>,
     pub(crate) means: Arc<Means>,
 }
 
@@ -237,9 +243,19 @@ impl Holding {
         }
     }
 
+    /// Gives the unit up. One that takes too long is no longer told to be had, so that others fence it off; but as it may
+    /// still be open here, it is waited for, unless the process stops.
     async fn release(&self, control: &dyn UnitControl) {
-        if timeout(RELEASE, control.release()).await.is_err() {
-            tracing::warn!(unit = %self.unit, "unit could not be given up in time, it is left to lapse");
+        let release = control.release();
+        tokio::pin!(release);
+        if timeout(RELEASE, &mut release).await.is_ok() {
+            return;
+        }
+        tracing::warn!(unit = %self.unit, "unit could not be given up in time, it is left to lapse");
+        self.late.store(true, Ordering::Relaxed);
+        tokio::select! {
+            () = release => {}
+            () = async { self.means.stop.cancelled().await; sleep(RELEASE).await } => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who shares the units: reading the places that are taken, and taking the lowest free one.
+//! Who shares the units: reading the slots that are taken, and taking the lowest free one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use wavehouse_core::{LeaseKey, MEMBERS_MAX, MemberSlot};
 
 use crate::lease::{LeaseTimings, LeaseValue, Sightings, Term, Way, take, way};
 
-/// How the keys of all places begin.
-const PLACES: &str = "lease.ingest.m";
+/// How the keys of all slots begin.
+const SLOTS: &str = "lease.ingest.m";
 
-/// A place that somebody has, as it was just read.
+/// A slot that somebody has, as it was just read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) slot: MemberSlot,
@@ -31,18 +31,20 @@ impl Seen {
     }
 }
 
-/// What one look at the places brought.
+/// What one look at the slots brought.
 #[derive(Debug)]
 pub(crate) struct Look {
     pub(crate) seen: Vec<Seen>,
-    /// The place that was taken now.
+    /// The slot that was taken now.
     pub(crate) joined: Option<(MemberSlot, Term)>,
+    /// Whose slot that was.
+    pub(crate) replaced: Option<Box<Seen>>,
 }
 
-/// Which places may be taken.
+/// Which slots may be taken.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wanted {
-    /// Whether a place is wanted at all.
+    /// Whether a slot is wanted at all.
     pub(crate) join: bool,
     /// Sessions whose process is surely gone although their lease has not lapsed.
     pub(crate) gone: BTreeSet<String>,
@@ -50,11 +52,11 @@ pub(crate) struct Wanted {
     pub(crate) met: BTreeSet<String>,
 }
 
-/// One process's view of the places.
+/// One process's view of the slots.
 pub(crate) struct Membership {
     bucket: Arc<dyn LeaseBucket>,
     timings: LeaseTimings,
-    /// How many places this process knows.
+    /// How many slots this process knows.
     slots: u16,
     value: LeaseValue,
     sightings: Sightings<MemberSlot>,
@@ -72,10 +74,10 @@ impl Membership {
         Self { bucket, timings, slots, value, sightings: Sightings::new() }
     }
 
-    /// Reads every place, and takes the lowest free one if one is wanted.
+    /// Reads every slot, and takes the lowest free one if one is wanted.
     ///
     /// # Errors
-    /// [`LeaseError`]: nothing may be concluded from a part of the places.
+    /// [`LeaseError`]: nothing may be concluded from a part of the slots.
     pub(crate) async fn look(&mut self, wanted: &Wanted) -> Result<Look, LeaseError> {
         let entries = self.read().await?;
         let now = Instant::now();
@@ -83,7 +85,7 @@ impl Membership {
             let found = entries.iter().find(|(there, _)| *there == slot);
             self.sightings.see(slot, found.map(|(_, entry)| entry.revision), now);
         }
-        let mut look = Look { seen: Vec::with_capacity(entries.len()), joined: None };
+        let mut look = Look { seen: Vec::with_capacity(entries.len()), joined: None, replaced: None };
         for (slot, entry) in &entries {
             look.seen.push(self.seen(*slot, entry, now));
         }
@@ -100,7 +102,7 @@ impl Membership {
     }
 
     async fn read(&self) -> Result<Vec<(MemberSlot, LeaseEntry)>, LeaseError> {
-        let keys = self.bucket.list(PLACES).await?;
+        let keys = self.bucket.list(SLOTS).await?;
         let slots = keys.iter().filter_map(|key| match LeaseKey::parse(key) {
             Some(LeaseKey::Member(slot)) if slot.0 < MEMBERS_MAX => Some(slot),
             _ => None,
@@ -112,7 +114,7 @@ impl Membership {
         Ok(try_join_all(slots.map(get)).await?.into_iter().flatten().collect())
     }
 
-    /// Tries the free places from the lowest on, so that many processes that start at once all find one in their first
+    /// Tries the free slots from the lowest on, so that many processes that start at once all find one in their first
     /// look.
     async fn join(
         &self,
@@ -120,7 +122,7 @@ impl Membership {
         look: &mut Look,
         wanted: &Wanted,
     ) -> Result<(), LeaseError> {
-        // A place of one's own, from a write whose answer was lost, before any other.
+        // A slot of one's own, from a write whose answer was lost, before any other.
         let own = look.seen.iter().find(|seen| seen.value.session == self.value.session);
         let own = own.map(|seen| seen.slot).filter(|slot| slot.0 < self.slots);
         for slot in own.into_iter().chain((0..self.slots).map(MemberSlot)) {
@@ -134,8 +136,8 @@ impl Membership {
                 continue;
             }
             let key = LeaseKey::Member(slot).to_string();
-            if let Some(term) = take(&*self.bucket, key, self.value.to_bytes(), way).await? {
-                look.seen.retain(|seen| seen.slot != slot);
+            if let Some(term) = take(&*self.bucket, key, &self.value, way).await? {
+                look.replaced = seen.map(|at| Box::new(look.seen.swap_remove(at)));
                 let (value, revision) = (self.value.clone(), term.token);
                 look.seen.push(Seen { slot, value, revision, unchanged: Duration::ZERO });
                 look.joined = Some((slot, term));
@@ -146,7 +148,7 @@ impl Membership {
     }
 
     /// One of the same name may be this process's former life, or another process that was given the name by mistake.
-    /// Which of them is found out before a place is taken.
+    /// Which of them is found out before a slot is taken.
     fn must_ask_first(&self, seen: &[Seen], wanted: &Wanted) -> bool {
         let unmet = |seen: &&Seen| {
             seen.value.holder == self.value.holder
@@ -158,8 +160,11 @@ impl Membership {
         seen.iter().any(|seen| unmet(&seen))
     }
 
-    /// A place of a process that is gone is taken before its time only by one that is its successor by name.
+    /// A slot of a process that is gone is taken before its time only by one that is its successor by name.
     fn may_replace(&self, value: &LeaseValue, wanted: &Wanted) -> bool {
         value.holder == self.value.holder && wanted.gone.contains(&value.session)
     }
 }
+
+#[cfg(test)]
+mod tests;

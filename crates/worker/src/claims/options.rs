@@ -7,7 +7,7 @@ use crate::lease::LeaseTimings;
 /// Who this process is among those that share the queue's units.
 #[derive(Debug, Clone)]
 pub struct ClaimOptions {
-    /// The process's name for the operator. One that starts anew under the same name takes its former place over as soon
+    /// The process's name for the operator. One that starts anew under the same name takes its former slot over as soon
     /// as nobody answers there any more.
     pub instance_id: String,
     /// One life of this process, unlike any other's: two processes of one name still compete. Letters and digits.

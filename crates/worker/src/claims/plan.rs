@@ -15,9 +15,11 @@ pub(crate) struct Member {
     pub(crate) session: String,
     /// How it was told that the queue is divided; none counts as this process's own.
     pub(crate) view: Option<View>,
+    /// The units that it has, or is about to have or to give up, as far as it says.
+    pub(crate) held: BTreeSet<UnitId>,
 }
 
-/// One whose place still stands but who is not there any more.
+/// One whose slot still stands but who is not there any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Former {
     pub(crate) member: Member,
@@ -31,7 +33,7 @@ pub(crate) struct World<'a> {
     pub(crate) view: View,
     /// Units beside the configured ones.
     pub(crate) extras: &'a [UnitId],
-    /// Who is there, this process included if it has a place.
+    /// Who is there, this process included if it has a slot.
     pub(crate) members: &'a [Member],
     pub(crate) former: &'a [Former],
     /// This process's session.
@@ -46,9 +48,12 @@ pub(crate) struct World<'a> {
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(crate) struct Plan {
     pub(crate) give_up: Vec<UnitId>,
+    /// Units to be taken once everybody can read that they are this process's. Until then somebody may decide from an
+    /// older view that they are his.
+    pub(crate) claim: BTreeSet<UnitId>,
     /// In order; with whether a former owner is to be fenced off first.
     pub(crate) take: Vec<(UnitId, Option<TakeOver>)>,
-    /// Whether this process speaks for all, having the lowest place.
+    /// Whether this process speaks for all, having the lowest slot.
     pub(crate) lowest: bool,
 }
 
@@ -61,6 +66,8 @@ pub(crate) struct Memory {
     owners: Option<BTreeMap<UnitId, Owner>>,
     /// Units of this process whose former owner is yet to be fenced off.
     due: BTreeMap<UnitId, TakeOver>,
+    /// Units of this process that another one still had, and the session of that one.
+    awaited: BTreeMap<UnitId, String>,
 }
 
 impl Memory {
@@ -86,12 +93,28 @@ pub(crate) fn plan(memory: &mut Memory, world: &World<'_>, name: &dyn Fn(UnitId)
         }
     }
     let free = |unit: &&UnitId| !world.held.contains(unit) && !world.leaving.contains(unit);
-    let take: Vec<UnitId> = targets.iter().filter(free).copied().collect();
+    let others: Vec<&Member> =
+        world.members.iter().filter(|member| member.session != world.session).collect();
+    let (mut take, mut claim) = (Vec::new(), BTreeSet::new());
+    let said = |unit: &UnitId| mine.is_some_and(|me| me.held.contains(unit));
+    memory.awaited.clear();
+    for unit in targets.iter().filter(free) {
+        match others.iter().find(|member| member.held.contains(unit)) {
+            Some(holder) => {
+                memory.awaited.insert(*unit, holder.session.clone());
+            }
+            None if said(unit) => take.push(*unit),
+            None => {
+                claim.insert(*unit);
+            }
+        }
+    }
     // With nobody there, nothing is known of who was there before.
     if !owners.is_empty() || memory.owners.is_some() {
         memory.owners = Some(owners);
     }
     Plan {
+        claim,
         give_up: world.held.difference(&targets).copied().collect(),
         take: take.into_iter().map(|unit| (unit, memory.due.remove(&unit))).collect(),
         lowest: mine.is_some_and(|me| world.members.iter().all(|member| member.slot >= me.slot)),
@@ -117,12 +140,16 @@ fn fences(memory: &Memory, world: &World<'_>, name: &dyn Fn(UnitId) -> String) -
         let same = |member: &Member| (member.slot, member.session.as_str()) == (owner.0, owner.1.as_str());
         owner.1 == world.session || world.members.iter().any(same)
     };
-    let how = |owner: &Owner| {
-        let same = |former: &&Former| former.member.session == owner.1;
+    let how = |session: &String| {
+        let same = |former: &&Former| former.member.session == *session;
         world.former.iter().find(same).map_or(TakeOver::Lapsed, |former| former.how)
     };
     let gone = before.iter().filter(|(_, owner)| !there(owner));
-    let mut fences: BTreeMap<UnitId, TakeOver> = gone.map(|(unit, owner)| (*unit, how(owner))).collect();
+    let mut fences: BTreeMap<UnitId, TakeOver> = gone.map(|(unit, owner)| (*unit, how(&owner.1))).collect();
+    let is_there = |session: &String| world.members.iter().any(|member| member.session == *session);
+    for (unit, session) in memory.awaited.iter().filter(|(_, session)| !is_there(session)) {
+        fences.insert(*unit, how(session));
+    }
     if memory.owners.is_none() && alone {
         // One that starts alone may be what is left after a crash of all.
         for unit in world.view.0.units().chain(world.extras.iter().copied()) {

@@ -24,6 +24,8 @@ pub(crate) struct Question {
     pub(crate) session: String,
     pub(crate) live: String,
     pub(crate) revision: Revision,
+    /// Whether it is asked because of its name, and not because it is silent.
+    pub(crate) namesake: bool,
 }
 
 /// What is known of each session that was asked.
@@ -61,7 +63,7 @@ impl Suspects {
                 let session = seen.value.session.clone();
                 self.met.insert(session.clone());
                 self.found.insert(session.clone(), (seen.revision, Finding::Asking));
-                questions.push(Question { session, live, revision: seen.revision });
+                questions.push(Question { session, live, revision: seen.revision, namesake: eager });
             }
         }
         questions
@@ -80,6 +82,12 @@ impl Suspects {
     /// Whether it is to be treated as gone.
     pub(crate) fn suspected(&self, seen: &Seen) -> bool {
         self.found.get(&seen.value.session) == Some(&(seen.revision, Finding::Nobody))
+    }
+
+    /// The sessions that are suspected.
+    pub(crate) fn gone(&self) -> BTreeSet<String> {
+        let gone = self.found.iter().filter(|(_, (_, finding))| *finding == Finding::Nobody);
+        gone.map(|(session, _)| session.clone()).collect()
     }
 
     /// The sessions that were asked once and whose answer is not awaited.
@@ -108,6 +116,7 @@ mod tests {
             view: None,
             version: None,
             live: live.then(|| session.to_owned()),
+            held: BTreeSet::new(),
         };
         let unchanged = Duration::from_secs(unchanged);
         Seen { slot: MemberSlot(0), value, revision: Revision(revision), unchanged }
@@ -130,7 +139,9 @@ mod tests {
             (seen("a", 1, 0, true), Some("host of b"), false),
         ];
         for (number, (seen, namesake, expected)) in cases.iter().enumerate() {
-            assert_eq!(asked(&mut Suspects::default(), seen, *namesake).is_some(), *expected, "{number}");
+            let question = asked(&mut Suspects::default(), seen, *namesake);
+            assert_eq!(question.is_some(), *expected, "{number}");
+            assert!(question.is_none_or(|question| question.namesake == namesake.is_some()), "{number}");
         }
     }
 

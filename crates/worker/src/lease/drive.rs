@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use wavehouse_broker::{LeaseBucket, LeaseError, Revision};
 
 use super::term::{Conflict, Term};
-use super::{LeaseTimings, Way};
+use super::{LeaseTimings, LeaseValue, Way};
 
 /// One attempt to renew; then the next one is sent, as the answer may have been lost.
 const ATTEMPT: Duration = Duration::from_secs(1);
@@ -29,13 +30,13 @@ pub(crate) enum Ended {
 pub(crate) async fn take(
     bucket: &dyn LeaseBucket,
     key: String,
-    value: Bytes,
+    value: &LeaseValue,
     way: Way,
 ) -> Result<Option<Term>, LeaseError> {
-    let sent = Instant::now();
+    let (sent, bytes) = (Instant::now(), value.to_bytes());
     let written = match way {
-        Way::Create => bucket.create(&key, value.clone()).await,
-        Way::Over(last) => bucket.update(&key, value.clone(), last).await,
+        Way::Create => bucket.create(&key, bytes).await,
+        Way::Over(last) => bucket.update(&key, bytes, last).await,
         Way::Held => return Ok(None),
     };
     match written {
@@ -45,10 +46,12 @@ pub(crate) async fn take(
     }
 }
 
-/// Renews until the term is lost or `stop`; a renewal that hangs keeps nothing from ending.
+/// Renews until the term is lost or `stop`, and at once when there is something new to say; a renewal that hangs keeps
+/// nothing from ending.
 pub(crate) async fn hold(
     bucket: Arc<dyn LeaseBucket>,
     mut term: Term,
+    mut values: watch::Receiver<Bytes>,
     timings: LeaseTimings,
     stop: CancellationToken,
 ) -> Ended {
@@ -56,9 +59,15 @@ pub(crate) async fn hold(
         tokio::select! {
             biased;
             () = stop.cancelled() => return Ended::Told(term),
+            Ok(()) = values.changed() => {}
             () = sleep_until(term.renew_at(timings)) => {}
         }
         let deadline = term.ends_at(timings);
+        // One that stood still must not go on as if it had renewed: others have counted it out.
+        if Instant::now() >= deadline {
+            return Ended::Lost("it was not renewed in time".to_owned());
+        }
+        term.value = values.borrow_and_update().clone();
         let renewed = tokio::select! {
             biased;
             () = stop.cancelled() => return Ended::Told(term),
@@ -114,8 +123,11 @@ pub(crate) async fn resign(bucket: &dyn LeaseBucket, term: &Term) -> Result<(), 
     // An answer may have been lost: then the key is one's own at a later revision.
     let own = |revision: Revision| async move { bucket.delete(&term.key, revision).await };
     match bucket.get(&term.key).await? {
-        Some(entry) if entry.value == term.value => own(entry.revision).await,
+        Some(entry) if term.is_own(&entry) => own(entry.revision).await,
         Some(_) => Err(conflict),
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

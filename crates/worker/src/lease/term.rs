@@ -1,16 +1,21 @@
 //! One's own time with a name: until when it surely counts, and what follows from a renewal's outcome.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use tokio::time::Instant;
 use wavehouse_broker::{LeaseEntry, Revision};
 
-use super::LeaseTimings;
+use super::{LeaseTimings, LeaseValue};
 
 /// A name that this process holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Term {
     pub(crate) key: String,
+    /// What is written next; it may change during the term.
     pub(crate) value: Bytes,
+    /// Tells one's own writes from all others.
+    session: String,
     /// The revision that the term began at: its fencing token. Renewals do not change it.
     pub(crate) token: Revision,
     /// The key's last write, as far as is known.
@@ -29,8 +34,14 @@ pub(crate) enum Conflict {
 }
 
 impl Term {
-    pub(crate) fn new(key: String, value: Bytes, token: Revision, sent: Instant) -> Self {
-        Self { key, value, token, last: token, sent }
+    pub(crate) fn new(key: String, value: &LeaseValue, token: Revision, sent: Instant) -> Self {
+        let (session, value) = (value.session.clone(), value.to_bytes());
+        Self { key, value, session, token, last: token, sent }
+    }
+
+    /// Whether a write is one's own.
+    pub(crate) fn is_own(&self, entry: &LeaseEntry) -> bool {
+        entry.value == self.value || LeaseValue::parse(&entry.value, Duration::ZERO).session == self.session
     }
 
     /// When the term is over if no renewal succeeds.
@@ -53,7 +64,7 @@ impl Term {
     /// is not known.
     pub(crate) fn conflicted(&mut self, entry: Option<&LeaseEntry>) -> Conflict {
         match entry {
-            Some(entry) if entry.value == self.value && entry.revision >= self.last => {
+            Some(entry) if entry.revision >= self.last && self.is_own(entry) => {
                 self.last = entry.revision;
                 Conflict::Own
             }
@@ -64,18 +75,22 @@ impl Term {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const S: Duration = Duration::from_secs(1);
 
     fn term(start: Instant) -> Term {
-        Term::new("lease.ingest.m0".to_owned(), Bytes::from_static(b"mine"), Revision(5), start)
+        Term::new("lease.ingest.m0".to_owned(), &value("mine", None), Revision(5), start)
     }
 
-    fn entry(value: &'static str, revision: u64) -> LeaseEntry {
-        LeaseEntry { value: Bytes::from_static(value.as_bytes()), revision: Revision(revision) }
+    fn value(session: &str, version: Option<&str>) -> LeaseValue {
+        let text = format!(r#"{{"holder":"h","duration_ms":15000,"session":"{session}"}}"#);
+        let version = version.map(str::to_owned);
+        LeaseValue { version, ..LeaseValue::parse(text.as_bytes(), 15 * S) }
+    }
+
+    fn entry(session: &str, version: Option<&str>, revision: u64) -> LeaseEntry {
+        LeaseEntry { value: value(session, version).to_bytes(), revision: Revision(revision) }
     }
 
     #[test]
@@ -93,9 +108,11 @@ mod tests {
     fn conflicts() {
         let start = Instant::now();
         let cases = [
-            (Some(entry("mine", 9)), Conflict::Own, 9),
-            (Some(entry("mine", 5)), Conflict::Own, 5),
-            (Some(entry("theirs", 9)), Conflict::Lost, 5),
+            (Some(entry("mine", None, 9)), Conflict::Own, 9),
+            (Some(entry("mine", Some("said before"), 9)), Conflict::Own, 9),
+            (Some(entry("mine", None, 5)), Conflict::Own, 5),
+            (Some(entry("theirs", None, 9)), Conflict::Lost, 5),
+            (Some(LeaseEntry { value: Bytes::new(), revision: Revision(9) }), Conflict::Lost, 5),
             (None, Conflict::Lost, 5),
         ];
         for (entry, expected, last) in cases {

@@ -26,7 +26,7 @@ const DELIVERIES_AT_ONCE: usize = 256;
 const COMPARE_EVERY: Duration = Duration::from_secs(10);
 /// How long a unit may take to tell whether it has handed everything out.
 const COMPARE_WAIT: Duration = Duration::from_secs(5);
-/// How long giving the units and the place among the members back may take, after everything is let go of.
+/// How long giving the units and the slot among the members back may take, after everything is let go of.
 const GIVE_BACK: Duration = Duration::from_secs(15);
 
 /// Who decides which units there are.

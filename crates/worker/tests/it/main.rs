@@ -8,4 +8,5 @@ mod limits;
 mod model;
 mod outage;
 mod refusals;
+mod shared;
 mod steady;

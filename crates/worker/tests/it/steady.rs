@@ -1,8 +1,14 @@
 //! Batches, order, turns and stopping while everything works.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus_client::registry::Registry;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use wavehouse_broker::Broker;
+use wavehouse_worker::{ClaimOptions, Worker, WorkerMetrics};
 
 use crate::kit::{Answer, House, Scripted, block, lines, table};
 
@@ -119,4 +125,26 @@ async fn blocks_without_rows_are_settled() {
     assert_eq!(house.sink.rows(&t), lines(0..1));
     assert_eq!(house.sink.calls().len(), 1);
     house.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_of_ones_own_is_read_whole_and_without_leases() {
+    let mut registry = Registry::default();
+    let house = House::new(Scripted::good());
+    assert!(house.broker.sharing().is_none());
+    let (broker, sink) = (Arc::clone(&house.broker), Arc::clone(&house.sink));
+    let (metrics, stop) = (WorkerMetrics::register(&mut registry), CancellationToken::new());
+    let worker = Worker::new(house.options.clone(), broker, sink, metrics);
+    let mut running = JoinSet::new();
+    running.spawn(worker.with_claims(ClaimOptions::new("somebody")).run(stop.clone()));
+    let t = table("t");
+    house.publish(vec![block(&t, lines(0..100))]).await;
+    house.drained(5 * S).await;
+    assert_eq!(house.sink.rows(&t), lines(0..100));
+    stop.cancel();
+    running.join_next().await.unwrap().unwrap().unwrap();
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let shown: Vec<&str> = text.lines().filter(|line| line.starts_with("wavehouse_ingest_shards")).collect();
+    assert!(shown.is_empty(), "{shown:?}");
 }
