@@ -162,6 +162,18 @@ impl CallError {
     }
 }
 
+/// An answer about something that may not be there: nothing, when the stream or the consumer is gone.
+///
+/// # Errors
+/// Every other error of the answer.
+pub fn found<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_gone() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Limits of the servers, which come and go.
 fn is_full(code: u32) -> bool {
     [

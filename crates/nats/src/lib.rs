@@ -15,7 +15,7 @@ pub use async_nats::{HeaderMap, Message, Subscriber};
 pub use connection::{
     Banner, Connection, Link, RECONNECT_WAIT_MS, Refused, ServerFacts, Settle, UNANSWERED_MAX,
 };
-pub use error::{CallError, codes};
+pub use error::{CallError, codes, found};
 pub use jetstream::{
     AckAddress, Bucket, ConsumerInfo, Delivered, HistoryConsumer, JetStream, KvEntry, PriorityGroup, PubAck,
     PullRequest, PullStatus, Pulled, Puller, SequenceInfo, StartAt, StoredMessage, StreamInfo, StreamState,

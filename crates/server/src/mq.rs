@@ -6,9 +6,11 @@
 mod asked;
 mod explain;
 mod flags;
+mod members;
 mod plan;
 mod provision;
 mod servers;
+mod status;
 mod verify;
 
 use clap::{Args, Parser, Subcommand};
@@ -18,6 +20,7 @@ use wavehouse_topology::{Permissions, SpecFinding, TopologyInput, TopologySpec, 
 use explain::ExplainArgs;
 use flags::{ManifestsArgs, PermissionsArgs};
 use provision::ProvisionArgs;
+use status::StatusArgs;
 use verify::VerifyArgs;
 
 use crate::config::Config;
@@ -60,8 +63,12 @@ enum MqCommand {
     /// Checks what is on the servers, as a start does, and tells everything that is amiss.
     #[command(args_override_self = true)]
     Verify(Box<VerifyArgs>),
-    /// Tells where a table's rows go.
-    Explain(ExplainArgs),
+    /// Tells how full the queue is, who reads what of it, and what lags behind.
+    #[command(args_override_self = true)]
+    Status(Box<StatusArgs>),
+    /// Tells where a table's rows go; with --server, or where a server is configured, also who reads them and how many wait.
+    #[command(args_override_self = true)]
+    Explain(Box<ExplainArgs>),
 }
 
 /// Why nothing is printed.
@@ -112,7 +119,8 @@ pub(crate) async fn run(args: &MqArgs, around: &Surroundings<'_>) -> Result<Said
         }
         MqCommand::Provision(args) => provision::run(*args, around).await,
         MqCommand::Verify(args) => verify::run(*args, around).await,
-        MqCommand::Explain(args) => explain::run(&args, &check(args.input())?).map(plainly),
+        MqCommand::Status(args) => status::run(*args, around).await,
+        MqCommand::Explain(args) => explain::run(*args, around).await,
     }
 }
 

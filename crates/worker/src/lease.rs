@@ -9,11 +9,13 @@
 mod drive;
 mod sight;
 mod term;
+mod told;
 mod value;
 
 pub(crate) use drive::{Ended, hold, resign, take};
 pub(crate) use sight::{Sightings, Way, way};
 pub(crate) use term::Term;
+pub use told::MemberTold;
 pub(crate) use value::{LeaseValue, View};
 
 use std::time::Duration;

@@ -27,7 +27,7 @@ mod turns;
 mod worker;
 
 pub use claims::ClaimOptions;
-pub use lease::{LeaseTimings, LeaseTimingsError};
+pub use lease::{LeaseTimings, LeaseTimingsError, MemberTold};
 pub use metrics::WorkerMetrics;
 pub use options::Options;
 pub use worker::{Worker, WorkerFault};

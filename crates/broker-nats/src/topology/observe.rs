@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::Value;
-use wavehouse_nats::{CallError, Connection, JetStream};
+use wavehouse_nats::{CallError, Connection, JetStream, found};
 use wavehouse_topology::{
     ConsumerInfo, GoneStream, StreamInfo, StreamObserved, TopologyObserved, TopologySpec,
 };
@@ -111,13 +111,4 @@ fn understood(
         why: error.to_string(),
     })?;
     Ok((leader, info))
-}
-
-/// What is not there is nothing.
-fn found<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
-    match answer {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if error.is_gone() => Ok(None),
-        Err(error) => Err(error),
-    }
 }

@@ -47,8 +47,12 @@ impl Stage {
 
     /// The same, whose user has other permissions than the generated ones.
     pub(crate) async fn bare_with(spec: &Arc<TopologySpec>, permissions: &Permissions) -> Self {
-        let domain = spec.input().js_domain.as_deref();
-        let server = NatsServer::start(&config(permissions, domain)).await;
+        Self::bare_as(spec, &config(permissions, spec.input().js_domain.as_deref())).await
+    }
+
+    /// The same on a server of this configuration, with both users.
+    pub(crate) async fn bare_as(spec: &Arc<TopologySpec>, config: &str) -> Self {
+        let server = NatsServer::start(config).await;
         let operator = connect(&server, "operator", "_INBOX", spec).await.jetstream();
         Self { server, operator, spec: Arc::clone(spec) }
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use wavehouse_broker::{Broker, BrokerHealth};
 use wavehouse_broker_nats::{NatsBroker, OpenError, Options, observe};
 use wavehouse_nats::ConnectOptions;
-use wavehouse_testkit::{free_port, wait_for};
+use wavehouse_testkit::{NatsServer, free_port, wait_for};
 use wavehouse_topology::{
     Desired, Finding, Permissions, Severity, TopologyInput, TopologySpec, permissions, verify,
 };
@@ -255,4 +255,41 @@ async fn the_versions_of_all_servers_are_known() {
     assert_eq!(known, [("", true), (silent, false)]);
     let found = verify(&stage.spec, &observed);
     assert!(found.iter().any(|finding| finding.rule == "server-unreached"), "{found:#?}");
+}
+
+/// A server with JetStream in a domain, and one without that leads there; clients connect to the latter as the user.
+async fn leafnode(spec: &std::sync::Arc<TopologySpec>, allowed: &Permissions) -> (Stage, NatsServer) {
+    let port = free_port();
+    let (hub, leaf) = (config(&permissions(spec), Some("hub")), config(allowed, None));
+    let hub = format!("{hub}\nleafnodes {{ listen: \"127.0.0.1:{port}\" }}\n");
+    let stage = Stage::bare_as(spec, &hub).await;
+    stage.provision().await;
+    let (_, leaf) = leaf.split_once('\n').expect("JetStream's line, then accounts");
+    let remote = format!("{{ url: \"nats-leaf://operator:operator@127.0.0.1:{port}\", account: A }}");
+    let leaf = leaf.replace("jetstream: enabled, ", "");
+    let leaf = NatsServer::start(&format!("{leaf}\nleafnodes {{ remotes: [ {remote} ] }}\n")).await;
+    wait_for("the leaf to be linked", LONG, async || leaf.log().contains("Leafnode connection created"))
+        .await;
+    (stage, leaf)
+}
+
+#[tokio::test]
+async fn case_42_without_the_subjects_of_the_domain_a_leaf_refuses_what_it_names() {
+    let spec = spec(TopologyInput { js_domain: Some("hub".to_owned()), ..input() });
+    let plain = permissions(&crate::stage::spec(input()));
+    let (_stage, leaf) = leafnode(&spec, &plain).await;
+    let error = refused(options_at(&spec, leaf.url(), leaf.dir())).await;
+    let told = error.to_string();
+    for part in ["$JS.hub.API.", "wavehouse mq permissions", "--js-domain hub"] {
+        assert!(told.contains(part), "{part} is not in {told}");
+    }
+}
+
+#[tokio::test]
+async fn case_43_a_queue_opens_through_a_leaf() {
+    let spec = spec(TopologyInput { js_domain: Some("hub".to_owned()), ..input() });
+    let (_stage, leaf) = leafnode(&spec, &permissions(&spec)).await;
+    let broker = NatsBroker::open(options_at(&spec, leaf.url(), leaf.dir())).await.expect("the queue opens");
+    wait_ok(&broker, true).await;
+    broker.close().await.expect("closed");
 }

@@ -21,12 +21,12 @@ pub(super) struct LookFlags {
     names: NameFlags,
     #[command(flatten)]
     objects: ObjectFlags,
-    /// Partitions (mq.nats.partitions).
-    #[arg(long, default_value = "1", value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
-    partitions: u32,
-    /// Shards of each partition (mq.nats.shards).
-    #[arg(long, default_value = "32", value_name = "V", allow_negative_numbers = true, value_parser = at_least_one)]
-    shards: u32,
+    /// Partitions (mq.nats.partitions) [default: 1]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
+    partitions: Option<u32>,
+    /// Shards of each partition (mq.nats.shards) [default: 32]
+    #[arg(long, value_name = "V", allow_negative_numbers = true, value_parser = at_least_one)]
+    shards: Option<u32>,
     /// How long a publish waits for its answer (mq.nats.publish_timeout).
     #[arg(long, default_value = "5s", value_name = "DURATION", allow_hyphen_values = true, value_parser = above_zero)]
     publish_timeout: Duration,
@@ -59,10 +59,22 @@ impl LookFlags {
         Ok(Asked { connection: connect(&options, self.servers.wait).await?, spec })
     }
 
-    fn input(&self) -> TopologyInput {
+    /// Connects where there are servers: those that were named, or those of the configuration here unless counts are given.
+    pub(super) async fn ask_if_any(&self, around: &Surroundings<'_>) -> Result<Option<Asked>, Refusal> {
+        let counted = self.partitions.is_some() || self.shards.is_some();
+        let configured = || (around.config)().is_ok_and(|config| matches!(config.queue, Queue::Nats(_)));
+        if self.servers.servers.is_empty() && (counted || !configured()) {
+            return Ok(None);
+        }
+        self.ask(around).await.map(Some)
+    }
+
+    /// What the flags ask for.
+    pub(super) fn input(&self) -> TopologyInput {
+        let usual = TopologyInput::default();
         TopologyInput {
-            partitions: self.partitions.into(),
-            shards: self.shards.into(),
+            partitions: self.partitions.map_or(usual.partitions, u64::from),
+            shards: self.shards.map_or(usual.shards, u64::from),
             publish_timeout: self.publish_timeout,
             dedupe_lease: self.dedupe_lease,
             js_domain: self.js_domain.clone(),

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use wavehouse_core::{FaultKind, PartitionId};
-use wavehouse_nats::{CallError, JetStream};
+use wavehouse_nats::{CallError, JetStream, found};
 use wavehouse_topology::{ConsumerConfig, Desired, StreamConfig, TopologyInput, TopologySpec};
 
 use super::flags::ManifestsArgs;
@@ -174,12 +174,8 @@ impl Maker<'_> {
     }
 
     async fn stream(&self, name: &str, wanted: &StreamConfig) -> Result<What, Refusal> {
-        let found = self.patiently(async || match self.jetstream.stream_info(name).await {
-            Ok(info) => Ok(Some(info.config)),
-            Err(error) if error.is_gone() => Ok(None),
-            Err(error) => Err(error),
-        });
-        let Some(found) = found.await.map_err(|error| failed(&error))? else {
+        let asked = self.patiently(async || found(self.jetstream.stream_info(name).await));
+        let Some(found) = asked.await.map_err(|error| failed(&error))?.map(|info| info.config) else {
             let request = format!("STREAM.CREATE.{name}");
             return self.send(&request, &json!(wanted)).await.map(|()| What::Created);
         };
@@ -193,12 +189,8 @@ impl Maker<'_> {
         let name = &wanted.durable_name;
         let object = format!("consumer {stream}/{name}");
         let request = format!("CONSUMER.CREATE.{stream}.{name}");
-        let found = self.patiently(async || match self.jetstream.consumer_info(stream, name).await {
-            Ok(info) => Ok(Some(info.config)),
-            Err(error) if error.is_gone() => Ok(None),
-            Err(error) => Err(error),
-        });
-        let Some(found) = found.await.map_err(|error| failed(&error))? else {
+        let asked = self.patiently(async || found(self.jetstream.consumer_info(stream, name).await));
+        let Some(found) = asked.await.map_err(|error| failed(&error))?.map(|info| info.config) else {
             let mut config = json!(wanted);
             config["name"] = name.as_str().into();
             let request = format!("{request}.{}", wanted.filter_subject);

@@ -12,5 +12,6 @@ mod program;
 mod provision;
 mod refusals;
 mod soak;
+mod status;
 mod stop;
 mod stream;

@@ -1,5 +1,6 @@
 //! What the whole program refuses before it serves from message servers, each with its own words and all at once; and how
 //! it says who it is to them.
+#![expect(clippy::unwrap_used, reason = "a harness has nothing to do about a machine that fails it")]
 
 use std::fs;
 use std::path::Path;
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustix::process::Signal;
 use serde_json::Value;
 use wavehouse_testkit::{Engine, NATS_VERSION, NatsServer, free_port, wait_for};
 
@@ -200,7 +202,7 @@ async fn case_54_servers_that_are_not_there_or_refuse_us_are_named() {
 async fn case_23_a_process_waits_for_the_operator() {
     let engine = Engine::start().await;
     engine.query(TABLE).await;
-    let servers = Servers::start(1, 2).await;
+    let mut servers = Servers::start(1, 2).await;
     let env = env(&servers, &[("WH_ROLES", "api")]);
     let mut api = Program::serving(&engine, &borrowed(&env));
     api.start();
@@ -215,6 +217,28 @@ async fn case_23_a_process_waits_for_the_operator() {
     let stream = servers.operator().await.stream_info("WH_INGEST_0").await.unwrap();
     assert_eq!(stream.state.messages, 1);
     assert!(!api.dir.path().join("data").exists(), "nothing is kept on this machine");
+
+    // A process that does not reach the queue is no use to those who balance load.
+    servers.server.kill9();
+    api.wait_status("/readyz", 503).await;
+    let told = api.client().get("/readyz").await.text;
+    assert!(told.contains("no message server is connected"), "{told}");
+    servers.server.restart().await;
+    api.wait_status("/readyz", 200).await;
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_the_operator() {
+    let engine = Engine::start().await;
+    let servers = Servers::start(1, 1).await;
+    let env = env(&servers, &[]);
+    let mut gateway = Program::serving(&engine, &borrowed(&env));
+    gateway.start();
+    wait_for("the process to look", SOON, async || gateway.log().contains("looking for the queue")).await;
+    let asked = Instant::now();
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.ended().await, Some(0), "{}", gateway.log());
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
 }
 
 /// Writes an authority, a certificate for this machine, and one for a client, all as PEM.
