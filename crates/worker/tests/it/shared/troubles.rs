@@ -1,5 +1,7 @@
 //! Processes that freeze, die, come back, were told of other counts, or cannot reach what they need.
 
+use std::sync::atomic::Ordering;
+
 use tokio::time::sleep;
 use wavehouse_broker::TakeOver;
 use wavehouse_core::{Placement, TableRef};
@@ -20,6 +22,23 @@ async fn one_that_is_gone_is_suspected_and_replaced_before_its_lease_lapses() {
     assert!(took <= 9 * S, "{took:?}");
     assert!(!events(&world, |_, seen| *seen == Seen::TakenOver(TakeOver::Suspected, true)).is_empty());
     two.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_there_and_cannot_renew_is_asked_now_and_then_and_keeps_its_slot_for_its_time() {
+    let (world, sink, placement) = (World::new(true), Scripted::good(), Placement::new(1, 1).unwrap());
+    let one = Running::start(&world, 1, placement, &sink);
+    until(5 * S, "everything", || even(&world, &[1], 1)).await;
+    // It waits for the only slot, and sees that the holder is silent.
+    let two = Running::start(&world, 2, placement, &sink);
+    one.bucket.set_reachable(false);
+    let took = until(40 * S, "the other has it", || even(&world, &[2], 1)).await;
+    assert!(took >= 13 * S && took <= 20 * S, "when the lease has lapsed, not after {took:?}");
+    let asked = world.asks.load(Ordering::Relaxed);
+    assert!((1..=10).contains(&asked), "asked {asked} times");
+    assert!(events(&world, |_, seen| matches!(seen, Seen::TakenOver(TakeOver::Suspected, _))).is_empty());
+    two.stop().await.unwrap();
+    one.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -116,6 +116,8 @@ pub(crate) struct World {
     /// Whether processes can be asked.
     pub(crate) askable: bool,
     pub(crate) counts: AtomicU64,
+    /// How often a process asked for another.
+    pub(crate) asks: AtomicU64,
 }
 
 impl World {
@@ -133,7 +135,8 @@ impl World {
             broken: Vec::new(),
         };
         let (bucket, nudges) = (MemoryBucket::default(), watch::Sender::new(0));
-        Arc::new(Self { inner: Mutex::new(inner), bucket, nudges, askable, counts: AtomicU64::new(0) })
+        let (counts, asks) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { inner: Mutex::new(inner), bucket, nudges, askable, counts, asks })
     }
 
     pub(super) fn queue(&self, unit: UnitId) -> Arc<MemoryBroker> {
@@ -334,6 +337,8 @@ impl UnitSharing for Process {
 
     async fn ask(&self, session: &str) -> Answer {
         pass(&self.gate).await;
+        self.world.asks.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(1)).await;
         let inner = self.world.inner.lock().unwrap();
         let gate = inner.names.get(session).and_then(|process| inner.gates.get(process));
         match gate {
