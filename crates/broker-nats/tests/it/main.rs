@@ -14,6 +14,8 @@ mod opening;
 #[cfg(test)]
 mod publish;
 #[cfg(test)]
+mod rules;
+#[cfg(test)]
 mod stage;
 #[cfg(test)]
 mod topology;
