@@ -22,7 +22,9 @@ pub(super) struct Member {
     pub(super) shards: Option<u16>,
     /// Seconds since it renewed its lease.
     pub(super) renewed_s: u64,
-    /// How many units it has.
+    /// Whether that is so long ago that its lease does not count any more.
+    pub(super) lapsed: bool,
+    /// How many units it has, or had when it last said so.
     pub(super) units: usize,
     #[serde(skip)]
     held: Vec<UnitId>,
@@ -47,13 +49,15 @@ pub(super) async fn members(jetstream: &JetStream, spec: &TopologySpec) -> Resul
         let Some(entry) = bucket.get(key).await?.filter(|entry| !entry.deleted) else { return Ok(None) };
         let renewed = Timestamp::parse_rfc3339(&entry.time).unwrap_or_default();
         let told = MemberTold::parse(&entry.value);
+        let since = now.since(renewed);
         Ok::<_, CallError>(Some(Member {
             slot: slot.0,
             instance_id: told.instance_id,
             version: told.version,
             partitions: told.placement.map(|placement| placement.partitions()),
             shards: told.placement.map(|placement| placement.shards()),
-            renewed_s: now.since(renewed).as_secs(),
+            renewed_s: since.as_secs(),
+            lapsed: since >= told.duration,
             units: told.units.len(),
             held: told.units.into_iter().collect(),
         }))
@@ -63,10 +67,10 @@ pub(super) async fn members(jetstream: &JetStream, spec: &TopologySpec) -> Resul
     Ok(members)
 }
 
-/// Whose each unit is. One that two say they have is on its way from one to the other.
+/// Whose each unit is, as far as leases count. One that two say they have is on its way from one to the other.
 pub(super) fn owners(members: &[Member]) -> BTreeMap<UnitId, Vec<&str>> {
     let mut owners: BTreeMap<UnitId, Vec<&str>> = BTreeMap::new();
-    for member in members {
+    for member in members.iter().filter(|member| !member.lapsed) {
         for unit in &member.held {
             owners.entry(*unit).or_default().push(&member.instance_id);
         }

@@ -11,6 +11,8 @@ use crate::nats::Servers;
 
 /// A member's lease, as processes write it.
 const LEASE: &str = r#"{"holder":"host-1","duration_ms":15000,"session":"s","partitions":2,"shards":2,"version":"1.2.3","held":{"0":"2","1":"3"}}"#;
+/// One that does not count any more: what it says that it has is nobody's.
+const DEAD: &str = r#"{"holder":"host-2","duration_ms":1,"session":"t","held":{"0":"3"}}"#;
 
 /// Two partitions of two shards; rows of one table in one of them, another that was delivered, one dead letter.
 async fn busy() -> Servers {
@@ -29,6 +31,7 @@ async fn busy() -> Servers {
         .create("lease.ingest.m0", Bytes::from_static(LEASE.as_bytes()))
         .await
         .unwrap();
+    operator.bucket("wh_coord").create("lease.ingest.m1", Bytes::from_static(DEAD.as_bytes())).await.unwrap();
     // One message is held by a pinned reader that does not settle it.
     let mut puller = operator.puller("WH_INGEST_0", "wh-ingest-1").await.unwrap();
     let (expires, group) = (Duration::from_secs(5), Some("wavehouse".to_owned()));
@@ -66,6 +69,8 @@ async fn the_status_tells_what_waits_who_reads_and_what_is_missing() {
     assert_eq!(code, 0, "{out}");
     for told in [
         "member 0      host-1: 3 units, 2x2, 1.2.3",
+        "member 1      host-2: 2 units, unknown counts, unknown version, renewed ",
+        " ago, lapsed\n",
         "partition 0   WH_INGEST_0: 3 unwritten messages, oldest ",
         "  wh-ingest-1  2 pending, 1 held, pinned for ",
         "  wh-ingest-0  0 pending, 0 held, nobody pinned, nobody's",

@@ -47,9 +47,10 @@ fn members(members: &[Member], lines: &mut Vec<String>) {
         let view = member.partitions.zip(member.shards);
         let view = view.map_or_else(|| "unknown counts".to_owned(), |(n, v)| format!("{n}x{v}"));
         let Member { slot, instance_id, units, renewed_s, .. } = member;
+        let renewed = span(*renewed_s);
+        let had = if member.lapsed { ", lapsed" } else { "" };
         lines.push(format!(
-            "member {slot:<6} {instance_id}: {units} units, {view}, {version}, renewed {} ago",
-            span(*renewed_s)
+            "member {slot:<6} {instance_id}: {units} units, {view}, {version}, renewed {renewed} ago{had}"
         ));
     }
 }
