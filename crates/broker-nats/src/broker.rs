@@ -10,17 +10,22 @@ use tokio::task::JoinSet;
 use wavehouse_broker::{
     Broker, BrokerHealth, CloseError, DeadLetter, HistoryError, HistoryFilter, HistoryStart, HistoryStream,
     LetterCounts, LetterCursor, LetterError, LetterFilter, LetterPage, OpenUnit, OpenUnitError, RowBudget,
-    Submitted, SweepReport, TableDepth, TenantLimits,
+    Submitted, SweepReport, TableDepth, TenantLimits, UnitSharing,
 };
 use wavehouse_core::{Position, RowBlock, TableRef, TenantId, Timestamp, UnitId};
 use wavehouse_nats::Link;
 
 use crate::flood::{self, Floods};
+use crate::history::History;
+use crate::letters::Letters;
 use crate::open::{OpenError, open};
 use crate::options::Options;
 use crate::publish::Publisher;
+use crate::record::fence;
 use crate::shared::{Shared, lock};
+use crate::sharing::{Fence, Sharing};
 use crate::topology;
+use crate::unit::Units;
 
 /// What a tenant may use where nobody said otherwise. This queue bounds topics and partitions, not tenants, and its
 /// history keeps rows for as long as the stream's age says.
@@ -33,6 +38,10 @@ const TENANTS_MAX: usize = 100_000;
 pub struct NatsBroker {
     shared: Arc<Shared>,
     publisher: Publisher,
+    history: History,
+    letters: Letters,
+    sharing: Arc<Sharing>,
+    units: Arc<Units>,
     limits: Mutex<HashMap<TenantId, TenantLimits>>,
     health: Arc<watch::Sender<BrokerHealth>>,
     /// They end with the broker.
@@ -54,7 +63,21 @@ impl NatsBroker {
         watchers.spawn(topology::watch(Arc::clone(&shared)));
         watchers.spawn(topology::watch_history(Arc::clone(&shared)));
         let publisher = Publisher::new(Arc::clone(&shared), floods);
-        Ok(Arc::new(Self { shared, publisher, limits: Mutex::default(), health, _watchers: watchers }))
+        let spec = Arc::new(shared.spec().clone());
+        let history = History::new(shared.jetstream.clone(), Arc::clone(&spec), shared.closed.clone());
+        let letters = Letters::new(shared.jetstream.clone(), spec, shared.topology_ok.clone());
+        let sharing = Sharing::new(Arc::clone(&shared), fence_by(Arc::clone(&shared)));
+        Ok(Arc::new(Self {
+            shared,
+            publisher,
+            history,
+            letters,
+            sharing: Arc::new(sharing),
+            units: Arc::default(),
+            limits: Mutex::default(),
+            health,
+            _watchers: watchers,
+        }))
     }
 
     /// Whether everything that must be on the servers is there, as far as is known.
@@ -77,14 +100,22 @@ impl NatsBroker {
     }
 }
 
-fn later(what: &str) -> String {
-    format!("{what} are not there yet")
+/// Fences a unit's former owner off by its batch record.
+fn fence_by(shared: Arc<Shared>) -> Fence {
+    Arc::new(move |unit, log| {
+        let shared = Arc::clone(&shared);
+        Box::pin(async move { fence(&shared, unit, log).await.map_err(|error| error.to_string()) })
+    })
 }
 
 #[async_trait]
 impl Broker for NatsBroker {
     fn units(&self) -> Vec<UnitId> {
         self.shared.spec().placement().units().collect()
+    }
+
+    fn sharing(&self) -> Option<Arc<dyn UnitSharing>> {
+        Some(Arc::clone(&self.sharing) as Arc<dyn UnitSharing>)
     }
 
     fn block_bytes_max(&self) -> usize {
@@ -95,42 +126,37 @@ impl Broker for NatsBroker {
         self.publisher.submit(blocks)
     }
 
-    async fn open_unit(&self, unit: UnitId, _budget: RowBudget) -> Result<OpenUnit, OpenUnitError> {
-        Err(OpenUnitError::Unavailable { unit, reason: later("units") })
+    async fn open_unit(&self, unit: UnitId, budget: RowBudget) -> Result<OpenUnit, OpenUnitError> {
+        self.units.open(&self.shared, unit, budget).await
     }
 
     async fn open_history(
         &self,
-        _start: HistoryStart,
-        _filter: HistoryFilter,
+        start: HistoryStart,
+        filter: HistoryFilter,
     ) -> Result<Box<dyn HistoryStream>, HistoryError> {
-        self.history_open()?;
-        Err(HistoryError::Unreadable { reason: later("histories") })
+        self.history.open(start, filter).await
     }
 
-    async fn bury(&self, _letters: Vec<DeadLetter>) -> Result<(), LetterError> {
-        self.letters_open()?;
-        Err(LetterError::Unavailable { reason: later("letters") })
+    async fn bury(&self, letters: Vec<DeadLetter>) -> Result<(), LetterError> {
+        self.letters_open()?.bury(letters).await
     }
 
-    async fn letter_counts(&self, _tenant: &TenantId) -> Result<LetterCounts, LetterError> {
-        self.letters_open()?;
-        Err(LetterError::Unavailable { reason: later("letters") })
+    async fn letter_counts(&self, tenant: &TenantId) -> Result<LetterCounts, LetterError> {
+        self.letters_open()?.counts(tenant).await
     }
 
     async fn letters(
         &self,
-        _filter: &LetterFilter,
-        _after: Option<&LetterCursor>,
-        _limit: usize,
+        filter: &LetterFilter,
+        after: Option<&LetterCursor>,
+        limit: usize,
     ) -> Result<LetterPage, LetterError> {
-        self.letters_open()?;
-        Err(LetterError::Unavailable { reason: later("letters") })
+        self.letters_open()?.page(filter, after, limit).await
     }
 
-    async fn drop_letters(&self, _table: &TableRef, _positions: &[Position]) -> Result<u64, LetterError> {
-        self.letters_open()?;
-        Err(LetterError::Unavailable { reason: later("letters") })
+    async fn drop_letters(&self, table: &TableRef, positions: &[Position]) -> Result<u64, LetterError> {
+        self.letters_open()?.drop_letters(table, positions).await
     }
 
     fn set_limits(&self, tenant: &TenantId, limits: TenantLimits) {
@@ -163,7 +189,10 @@ impl Broker for NatsBroker {
             return Ok(());
         }
         self.publisher.close().await;
+        self.units.close().await;
         self.shared.closed.cancel();
+        self.sharing.close();
+        self.history.finish().await;
         self.publisher.ended().await;
         self.shared.connection.close().await;
         Ok(())
@@ -171,12 +200,8 @@ impl Broker for NatsBroker {
 }
 
 impl NatsBroker {
-    fn letters_open(&self) -> Result<(), LetterError> {
-        if self.shared.is_closed() { Err(LetterError::Closed) } else { Ok(()) }
-    }
-
-    fn history_open(&self) -> Result<(), HistoryError> {
-        if self.shared.is_closed() { Err(HistoryError::Closed) } else { Ok(()) }
+    fn letters_open(&self) -> Result<&Letters, LetterError> {
+        if self.shared.is_closed() { Err(LetterError::Closed) } else { Ok(&self.letters) }
     }
 }
 

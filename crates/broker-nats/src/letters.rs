@@ -26,6 +26,7 @@ use wavehouse_core::{Position, Scope, Subject, TableName, TableRef, TenantId, To
 use wavehouse_nats::{CallError, JetStream, StreamState, codes};
 use wavehouse_topology::TopologySpec;
 
+pub(crate) use form::table_of;
 use form::{Buried, message_id};
 
 /// Most letters of one table that are read to answer one request.

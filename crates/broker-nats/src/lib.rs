@@ -18,9 +18,13 @@ mod letters;
 mod logs;
 mod open;
 mod options;
+mod pool;
 mod publish;
+mod record;
 mod shared;
+mod sharing;
 mod topology;
+mod unit;
 
 pub use broker::NatsBroker;
 pub use bucket::NatsBucket;

@@ -3,16 +3,19 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use wavehouse_broker::RowBudget;
 use wavehouse_core::{FaultKind, PartitionId};
 use wavehouse_nats::{CallError, Connection, InvalidOptions, JetStream};
 use wavehouse_topology::TopologyError;
 
 use crate::logs::log_id;
 use crate::options::Options;
+use crate::pool::Pool;
 use crate::shared::{Partition, Shared};
 use crate::topology::ready;
 
@@ -83,6 +86,8 @@ pub(crate) async fn open(options: Options) -> Result<Arc<Shared>, OpenError> {
         topology_ok: watch::Sender::new(true),
         history_behind: watch::Sender::new(None),
         block_bytes_max,
+        pool: Pool::new(RowBudget { rows: options.held_rows_max, bytes: options.held_bytes_max }),
+        owners: AtomicU64::new(0),
         closed: CancellationToken::new(),
         options,
     }))

@@ -1,6 +1,7 @@
 //! What all parts of an open queue share: the connection, the partitions, and whether all is well.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use wavehouse_nats::{Connection, JetStream};
 use wavehouse_topology::TopologySpec;
 
 use crate::options::Options;
+use crate::pool::Pool;
 
 /// One partition as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +55,10 @@ pub(crate) struct Shared {
     pub(crate) history_behind: watch::Sender<Option<Duration>>,
     /// Largest encoded block, in bytes.
     pub(crate) block_bytes_max: usize,
+    /// What all units hold together.
+    pub(crate) pool: Pool,
+    /// How many owners of batch records this process has been.
+    pub(crate) owners: AtomicU64,
     /// Cancelled when the queue is closed.
     pub(crate) closed: CancellationToken,
 }
@@ -64,6 +70,11 @@ impl Shared {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.is_cancelled()
+    }
+
+    /// A name for the owner of a batch record that no other has.
+    pub(crate) fn next_owner(&self) -> String {
+        format!("{}.{}", self.session, self.owners.fetch_add(1, Ordering::Relaxed))
     }
 
     /// A configured partition.

@@ -39,7 +39,7 @@ pub(super) enum Unreadable {
     NoTable,
     /// Its content is no block.
     #[error("its content is no block")]
-    NoBlock(#[source] BlockError),
+    Garbled(#[source] BlockError),
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a str, Unreadable> {
@@ -72,7 +72,7 @@ impl CopyHead {
 
     /// Reads the rows.
     pub(super) fn block(&self, payload: &Bytes) -> Result<RowBlock, Unreadable> {
-        decode_block(self.table.clone(), payload).map_err(Unreadable::NoBlock)
+        decode_block(self.table.clone(), payload).map_err(Unreadable::Garbled)
     }
 }
 

@@ -69,7 +69,8 @@ impl Buried {
     }
 }
 
-fn table_of(key: TopicKey) -> TableRef {
+/// The table that a topic names; one made up of its text where it names none.
+pub(crate) fn table_of(key: TopicKey) -> TableRef {
     match key {
         TopicKey::Known(topic) => topic.table,
         // Only subjects that name a table are ever read.

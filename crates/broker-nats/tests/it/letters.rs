@@ -23,7 +23,7 @@ fn letter(table: &str, sequence: u64) -> DeadLetter {
         position: Position { stored_ms: 77, ..Position::new(LogId(7), Sequence(sequence), 3) },
         received_at: Timestamp(1_700_000_000_000_000_000 + sequence),
         buried_at: Timestamp(1_800_000_000_000_000_000 + sequence),
-        code: (sequence % 2 == 0).then_some(469),
+        code: sequence.is_multiple_of(2).then_some(469),
         reason: format!("row {sequence}\nis no row: \u{2260} 100 %"),
         line: format!("{{\"n\":{sequence}}}").into(),
     }

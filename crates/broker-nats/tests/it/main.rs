@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod bucket;
 #[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod history;
@@ -19,3 +21,7 @@ mod rules;
 mod stage;
 #[cfg(test)]
 mod topology;
+#[cfg(test)]
+mod units;
+#[cfg(test)]
+mod workers;

@@ -66,8 +66,8 @@ pub(crate) struct Memory {
     owners: Option<BTreeMap<UnitId, Owner>>,
     /// Units of this process whose former owner is yet to be fenced off.
     due: BTreeMap<UnitId, TakeOver>,
-    /// Units of this process that another one still had, and the session of that one.
-    awaited: BTreeMap<UnitId, String>,
+    /// Units of this process that another one still had, and that one.
+    awaited: BTreeMap<UnitId, Owner>,
 }
 
 impl Memory {
@@ -101,7 +101,7 @@ pub(crate) fn plan(memory: &mut Memory, world: &World<'_>, name: &dyn Fn(UnitId)
     for unit in targets.iter().filter(free) {
         match others.iter().find(|member| member.held.contains(unit)) {
             Some(holder) => {
-                memory.awaited.insert(*unit, holder.session.clone());
+                memory.awaited.insert(*unit, (holder.slot, holder.session.clone()));
             }
             None if said(unit) => take.push(*unit),
             None => {
@@ -144,12 +144,14 @@ fn fences(memory: &Memory, world: &World<'_>, name: &dyn Fn(UnitId) -> String) -
         let same = |former: &&Former| former.member.session == *session;
         world.former.iter().find(same).map_or(TakeOver::Lapsed, |former| former.how)
     };
-    let gone = before.iter().filter(|(_, owner)| !there(owner));
+    // Whoever gives its slot back has given up every unit before; a slot that another has may have been taken from it.
+    let resigned = |owner: &Owner| {
+        let members = world.members.iter().chain(world.former.iter().map(|former| &former.member));
+        members.into_iter().all(|member| member.slot != owner.0)
+    };
+    let all = before.iter().chain(&memory.awaited);
+    let gone = all.filter(|(_, owner)| !there(owner) && !resigned(owner));
     let mut fences: BTreeMap<UnitId, TakeOver> = gone.map(|(unit, owner)| (*unit, how(&owner.1))).collect();
-    let is_there = |session: &String| world.members.iter().any(|member| member.session == *session);
-    for (unit, session) in memory.awaited.iter().filter(|(_, session)| !is_there(session)) {
-        fences.insert(*unit, how(session));
-    }
     if memory.owners.is_none() && alone {
         // One that starts alone may be what is left after a crash of all.
         for unit in world.view.0.units().chain(world.extras.iter().copied()) {

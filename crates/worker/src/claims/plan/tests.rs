@@ -120,6 +120,23 @@ fn the_units_of_one_that_is_gone_are_taken_over_as_it_is_gone() {
 }
 
 #[test]
+fn one_that_has_given_its_slot_back_needs_no_fence_and_one_whose_slot_is_anothers_does() {
+    let mut b = Me::new("b", view(2, 4));
+    b.look(&[member(0, "a"), member(1, "b")], &[], &[]);
+    assert_eq!(fences(&b.look(&[member(1, "b")], &[], &[])), [None; 4]);
+    let (mut b, mut c) = (Me::new("b", view(2, 4)), Me::new("c", view(2, 4)));
+    for me in [&mut b, &mut c] {
+        me.look(&[member(0, "a"), member(1, me.session)], &[], &[]);
+    }
+    let taken = b.look(&[member(0, "c"), member(1, "b")], &[], &[]);
+    assert_eq!(taken.take, [], "the split is the same");
+    let taken = b.look(&[member(1, "b")], &[former(member(0, "c"), TakeOver::Suspected)], &[]);
+    assert_eq!(fences(&taken), [Some(TakeOver::Suspected); 4]);
+    let taken = c.look(&[member(0, "c"), member(1, "b")], &[], &[]);
+    assert!(fences(&taken).iter().all(|fence| *fence == Some(TakeOver::Lapsed)), "{taken:?}");
+}
+
+#[test]
 fn one_that_dies_during_a_handover_is_fenced_off() {
     let (mut a, mut b) = (Me::new("a", view(2, 4)), Me::new("b", view(2, 4)));
     a.look(&[member(0, "a")], &[], &[]);
