@@ -18,6 +18,8 @@ const LOCK_WAIT_MS_MAX: u64 = 10_000;
 const LOCK_POLL_MS: u64 = 50;
 /// The settings we give the engine, kept beside its data for all to read.
 const CONFIG_FILE: &str = "wavehouse-clickhouse.xml";
+/// As many times the machine's memory as no count reaches.
+const WITHOUT_BOUND: u32 = 1000;
 /// The engine locks this file and writes its process id into it.
 const STATUS_FILE: &str = "status";
 
@@ -79,12 +81,14 @@ impl Engine {
         wait_for_lock(&dir)?;
         let config = dir.join(CONFIG_FILE);
         fs::write(&config, config_text(memory_bytes_max)).map_err(refused)?;
+        let queries = memory_bytes_max.map(|bytes| format!("--max_memory_usage_for_user={bytes}"));
         let args: Vec<CString> = [
             "clickhouse".to_owned(),
             format!("--path={}", dir.display()),
             format!("--config-file={}", config.display()),
         ]
         .into_iter()
+        .chain(queries)
         .map(CString::new)
         .collect::<Result<_, _>>()
         .map_err(|_| refused(io::ErrorKind::InvalidFilename.into()))?;
@@ -136,14 +140,27 @@ fn table(connection: &Connection, sql: &str) -> Result<Vec<Vec<String>>, String>
 }
 
 /// Inserts are fsynced because whoever sends them drops its own copy once they are acknowledged.
+///
+/// A limit on memory is one on what queries, merges and caches take, each by itself. The engine's own limit on everything
+/// is no use: it counts what is allocated, each table with a deduplication window allocates buffers of 1 to 4 MiB that are
+/// hardly touched, and a directory with a thousand of them could not be opened again under 2 GiB.
 fn config_text(memory_bytes_max: Option<u64>) -> String {
-    let memory = memory_bytes_max
-        .map(|bytes| format!("  <max_server_memory_usage>{bytes}</max_server_memory_usage>\n"))
-        .unwrap_or_default();
+    let memory = memory_bytes_max.map(|bytes| {
+        let cache = bytes / 8;
+        format!(
+            "  <max_server_memory_usage_to_ram_ratio>{WITHOUT_BOUND}</max_server_memory_usage_to_ram_ratio>\n  \
+             <memory_worker_dynamic_hard_limit>0</memory_worker_dynamic_hard_limit>\n  \
+             <merges_mutations_memory_usage_soft_limit>{}</merges_mutations_memory_usage_soft_limit>\n  \
+             <mark_cache_size>{cache}</mark_cache_size>\n  \
+             <index_mark_cache_size>{cache}</index_mark_cache_size>\n",
+            bytes / 2
+        )
+    });
     format!(
         "<clickhouse>\n  <!-- Written by wavehouse-clickhouse at every start. -->\n  <merge_tree>\n    \
          <fsync_after_insert>1</fsync_after_insert>\n    <fsync_part_directory>1</fsync_part_directory>\n  \
-         </merge_tree>\n{memory}</clickhouse>\n"
+         </merge_tree>\n{}</clickhouse>\n",
+        memory.unwrap_or_default()
     )
 }
 

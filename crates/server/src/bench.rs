@@ -1,9 +1,9 @@
 //! `wavehouse bench`: a load generator for any HTTP server, the yardsticks to hold its figures against, and the
 //! table that sets them side by side.
 //!
-//! `ingest`, `end-to-end`, `stream` and `query` drive a server; `parse-only-server`, `naive-server`,
-//! `naive-stream-server` and `fsync` are yardsticks that run on the same machine in the same minutes; `compare` reads the results of many rounds and prints medians and
-//! ratios. `scripts/bench` runs them all.
+//! `ingest`, `end-to-end`, `stream` and `query` drive a server; `parse-only-server`, the `naive-…` servers, `fsync`,
+//! `nats-publish` and `nats-pull` are yardsticks that run on the same machine in the same minutes; `compare` reads the
+//! results of many rounds and prints medians and ratios. `scripts/bench` and its siblings run them.
 
 mod compare;
 mod disk;
@@ -12,6 +12,7 @@ mod event;
 mod host;
 mod ingest;
 mod load;
+mod message_servers;
 mod ops;
 mod pacer;
 mod query;
@@ -58,6 +59,12 @@ enum BenchCommand {
     NaiveServer(yardstick::NaiveArgs),
     /// Serve a route that passes what is posted on to all who watch, and stores nothing
     NaiveStreamServer(yardstick::NaiveStreamArgs),
+    /// Serve a route that publishes each row to a stream on message servers and waits for its answer
+    NaiveNatsServer(message_servers::NaiveNatsArgs),
+    /// Publish rows to a stream on message servers, without a gateway
+    NatsPublish(message_servers::NatsPublishArgs),
+    /// Read such rows and ack each message
+    NatsPull(message_servers::NatsPullArgs),
     /// Read results written with --json and print medians and ratios
     Compare(compare::CompareArgs),
 }
@@ -116,6 +123,9 @@ pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         BenchCommand::ParseOnlyServer(args) => yardstick::parse_only(&args).await?,
         BenchCommand::NaiveServer(args) => yardstick::naive(&args).await?,
         BenchCommand::NaiveStreamServer(args) => yardstick::naive_stream(&args).await?,
+        BenchCommand::NaiveNatsServer(args) => message_servers::naive(&args).await?,
+        BenchCommand::NatsPublish(args) => message_servers::publish(&args).await?,
+        BenchCommand::NatsPull(args) => message_servers::pull(&args).await?,
         BenchCommand::Compare(args) => compare::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)

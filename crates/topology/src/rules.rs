@@ -217,3 +217,6 @@ rules! {
     PERMISSION_LIVE Recommended "permission-live" "permissions" Mend::Permissions,
         "a dead process is noticed only when its lease ends";
 }
+
+#[cfg(test)]
+mod runbook;

@@ -129,3 +129,21 @@ async fn a_query_past_the_memory_limit_fails_alone() {
     assert!(status == 500 && text.starts_with("Code: 241."), "{text}");
     assert_eq!(engine.query("SELECT 1").await, "1\n");
 }
+
+/// Each such table allocates buffers of some MiB and hardly touches them, so the sum is far above the limit.
+#[tokio::test]
+async fn many_tables_with_a_deduplication_window_can_be_opened_again_under_a_small_limit() {
+    const TABLES: usize = 200;
+    let mut engine = Engine::start_with(&["--max-memory", "150000000"]).await;
+    for table in 0..TABLES {
+        let sql = format!(
+            "CREATE TABLE t{table} (a UInt64) ENGINE = MergeTree ORDER BY a \
+             SETTINGS non_replicated_deduplication_window = 100"
+        );
+        engine.query(&sql).await;
+    }
+    engine.query("INSERT INTO t7 VALUES (7)").await;
+    engine.terminate().await;
+    engine.restart().await;
+    assert_eq!(engine.query("SELECT a FROM t7").await, "7\n");
+}

@@ -136,6 +136,17 @@ fn rows(shape: &Shape, format: Format, seed: u64) -> (Vec<u8>, Vec<usize>, &'sta
     (body, ids, kind)
 }
 
+/// So many rows as lines, for a message.
+pub(super) fn lines(rows: u32, row_bytes: usize) -> Vec<u8> {
+    let mut random = Random::new(1);
+    let mut lines = Vec::new();
+    for _row in 0..rows {
+        push_row(&mut lines, row_bytes, &mut random);
+        lines.push(b'\n');
+    }
+    lines
+}
+
 fn push_row(body: &mut Vec<u8>, row_bytes: usize, random: &mut Random) {
     const EVENTS: [&str; 4] = ["page_view", "add_to_cart", "checkout", "search"];
     const COUNTRIES: [&str; 5] = ["DE", "FR", "US", "JP", "BR"];

@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 
 /// Largest body, as the gateway's.
-const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(super) const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Arguments of `bench parse-only-server`.
 #[derive(clap::Args, Clone, Debug)]
@@ -93,7 +93,7 @@ async fn parse(body: Bytes) -> Result<String, StatusCode> {
     Ok(taken(rows))
 }
 
-fn taken(rows: usize) -> String {
+pub(super) fn taken(rows: usize) -> String {
     format!("{{\"total\":{rows},\"succeeded\":{rows},\"failed\":0,\"duplicates\":0}}")
 }
 
@@ -154,7 +154,7 @@ async fn watch(
     Sse::new(rows).keep_alive(KeepAlive::default())
 }
 
-async fn serve(listen: SocketAddr, routes: Router) -> anyhow::Result<()> {
+pub(super) async fn serve(listen: SocketAddr, routes: Router) -> anyhow::Result<()> {
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
     writeln!(io::stdout(), "listening on {listen}")?;
     Ok(axum::serve(listener, routes).await?)
