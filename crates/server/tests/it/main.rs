@@ -11,6 +11,7 @@ mod nats;
 mod program;
 mod provision;
 mod refusals;
+mod roles;
 mod soak;
 mod status;
 mod stop;
