@@ -22,6 +22,8 @@ mod stage;
 #[cfg(test)]
 mod topology;
 #[cfg(test)]
+mod troubles;
+#[cfg(test)]
 mod units;
 #[cfg(test)]
 mod workers;

@@ -39,7 +39,7 @@ struct Tables {
 }
 
 #[derive(Clone, Default)]
-struct ClickHouse(Arc<Mutex<Tables>>);
+pub(crate) struct ClickHouse(Arc<Mutex<Tables>>);
 
 impl ClickHouse {
     fn tables<T>(&self, look: impl FnOnce(&Tables) -> T) -> T {
@@ -57,6 +57,11 @@ impl ClickHouse {
             |line: &str| line.trim_start_matches("{\"n\":").trim_end_matches('}').parse::<u64>().unwrap();
         tables.stored.entry(batch.table.clone()).or_default().extend(text.lines().map(number));
         tables.inserts.push(Insert { by, table: batch.table.clone(), at: Instant::now() });
+    }
+
+    /// Begins anew, with nothing stored.
+    pub(crate) fn forget(&self) {
+        self.0.lock().unwrap().stored.clear();
     }
 
     fn count(&self) -> usize {
@@ -87,8 +92,8 @@ impl RowSink for Reached {
 }
 
 /// A process that writes its share.
-struct Process {
-    line: Line,
+pub(crate) struct Process {
+    line: Option<Line>,
     stop: CancellationToken,
     broker: Arc<NatsBroker>,
     registry: Registry,
@@ -96,13 +101,30 @@ struct Process {
 }
 
 impl Process {
-    async fn start(servers: &Servers, clickhouse: &ClickHouse, by: usize) -> Self {
+    pub(crate) async fn start(servers: &Servers, clickhouse: &ClickHouse, by: usize) -> Self {
         Self::start_slow(servers, clickhouse, by, Duration::ZERO).await
     }
 
     async fn start_slow(servers: &Servers, clickhouse: &ClickHouse, by: usize, takes: Duration) -> Self {
         let line = Line::to(servers.server.port()).await;
-        let broker = NatsBroker::open(servers.options_at(line.url())).await.expect("the queue opens");
+        let mut started = Self::start_with(servers, line.url(), clickhouse, by, takes).await;
+        started.line = Some(line);
+        started
+    }
+
+    /// One that reaches the servers another way.
+    pub(crate) async fn start_at(servers: &Servers, url: String, clickhouse: &ClickHouse, by: usize) -> Self {
+        Self::start_with(servers, url, clickhouse, by, Duration::ZERO).await
+    }
+
+    async fn start_with(
+        servers: &Servers,
+        url: String,
+        clickhouse: &ClickHouse,
+        by: usize,
+        takes: Duration,
+    ) -> Self {
+        let broker = NatsBroker::open(servers.options_at(url)).await.expect("the queue opens");
         let mut registry = Registry::default();
         let metrics = WorkerMetrics::register(&mut registry);
         let options =
@@ -112,7 +134,7 @@ impl Process {
         let stop = CancellationToken::new();
         let mut worker = JoinSet::new();
         worker.spawn(made.with_claims(ClaimOptions::new(format!("process-{by}"))).run(stop.clone()));
-        Self { line, stop, broker, registry, worker }
+        Self { line: None, stop, broker, registry, worker }
     }
 
     fn metric(&self, name: &str) -> f64 {
@@ -126,7 +148,7 @@ impl Process {
         self.metric("wavehouse_ingest_shards_owned") as usize
     }
 
-    async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         self.stop.cancel();
         self.worker.join_next().await.unwrap().unwrap().unwrap();
         self.broker.close().await.unwrap();
@@ -134,19 +156,21 @@ impl Process {
 
     /// Ends it at this instant.
     async fn kill(mut self) {
-        self.line.cut().await;
+        if let Some(line) = &mut self.line {
+            line.cut().await;
+        }
         self.worker.shutdown().await;
     }
 }
 
 /// One that publishes numbered rows to every table, on and on.
-struct Publisher {
+pub(crate) struct Publisher {
     stop: CancellationToken,
     sent: JoinSet<u64>,
 }
 
 impl Publisher {
-    fn start(broker: &Arc<NatsBroker>, tables: &[TableRef], every: Duration) -> Self {
+    pub(crate) fn start(broker: &Arc<NatsBroker>, tables: &[TableRef], every: Duration) -> Self {
         let stop = CancellationToken::new();
         let mut sent = JoinSet::new();
         let (broker, tables, end) = (Arc::clone(broker), tables.to_vec(), stop.clone());
@@ -165,19 +189,19 @@ impl Publisher {
     }
 
     /// How many rows each table was sent.
-    async fn end(mut self) -> u64 {
+    pub(crate) async fn end(mut self) -> u64 {
         self.stop.cancel();
         self.sent.join_next().await.unwrap().unwrap()
     }
 }
 
-async fn start(partitions: u64, shards: u64) -> Servers {
+pub(crate) async fn start(partitions: u64, shards: u64) -> Servers {
     let servers = Servers::start_with(TopologyInput { partitions, shards, ..input() }, "").await;
     assert_eq!(servers.spec.placement(), Placement::new(partitions, shards).unwrap());
     servers
 }
 
-async fn split(what: &str, processes: &[&Process], units: usize) -> Duration {
+pub(crate) async fn split(what: &str, processes: &[&Process], units: usize) -> Duration {
     let began = Instant::now();
     let cap = units.div_ceil(processes.len());
     wait_for(what, Duration::from_secs(40), async || {
@@ -189,7 +213,7 @@ async fn split(what: &str, processes: &[&Process], units: usize) -> Duration {
 }
 
 /// Waits until nobody leaves a unit with rows unread.
-async fn all_read(broker: &Arc<NatsBroker>) {
+pub(crate) async fn all_read(broker: &Arc<NatsBroker>) {
     let sharing = broker.sharing().unwrap();
     let units = broker.units();
     wait_for("no unit to be unread", Duration::from_secs(10), async || {
@@ -199,7 +223,7 @@ async fn all_read(broker: &Arc<NatsBroker>) {
 }
 
 /// Every row of every table once and in order.
-async fn landed(clickhouse: &ClickHouse, tables: &[TableRef], each: u64) {
+pub(crate) async fn landed(clickhouse: &ClickHouse, tables: &[TableRef], each: u64) {
     let all = usize::try_from(each).unwrap() * tables.len();
     wait_for("every row", Duration::from_secs(60), async || clickhouse.count() >= all).await;
     clickhouse.tables(|stored| {
@@ -210,7 +234,7 @@ async fn landed(clickhouse: &ClickHouse, tables: &[TableRef], each: u64) {
     });
 }
 
-fn tables() -> Vec<TableRef> {
+pub(crate) fn tables() -> Vec<TableRef> {
     (0..16).map(|number| table(&format!("t{number}"))).collect()
 }
 
