@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::Value;
-use wavehouse_broker::{Broker, BrokerHealth};
+use wavehouse_broker::{Broker, BrokerHealth, HistoryFilter, HistoryStart};
 use wavehouse_broker_nats::{NatsBroker, OpenError, Options, observe};
+use wavehouse_core::TenantId;
 use wavehouse_nats::ConnectOptions;
 use wavehouse_testkit::{NatsServer, free_port, wait_for};
 use wavehouse_topology::{
@@ -235,6 +236,27 @@ async fn case_56_what_goes_and_comes_back_is_seen() {
     wait_ok(&broker, false).await;
     stage.make_stream(&Desired::new(&stage.spec).expect("it fits").dead_letters).await;
     wait_ok(&broker, true).await;
+    broker.close().await.expect("closed");
+}
+
+#[tokio::test]
+async fn case_41_a_refused_request_of_a_consumer_is_seen_at_once_and_another_is_none() {
+    let mut stage = Stage::start(input()).await;
+    let mut options = options(&stage);
+    options.topology_recheck = Duration::from_secs(3_600);
+    let broker = NatsBroker::open(options).await.expect("the queue opens");
+    let restrict = async |server: &mut NatsServer, out: &str| {
+        server.reload(&config(&without(&stage.spec, |subject| subject.contains(out)), None)).await;
+    };
+    restrict(&mut stage.server, "STREAM.INFO").await;
+    let counts = broker.letter_counts(&TenantId::default()).await;
+    assert!(counts.is_err(), "{counts:?}");
+    assert!(*broker.topology_ok().borrow(), "that does not touch the rows");
+
+    restrict(&mut stage.server, "CONSUMER.CREATE").await;
+    let open = broker.open_history(HistoryStart::Live, HistoryFilter::All);
+    drop(tokio::time::timeout(LONG, open).await);
+    wait_ok(&broker, false).await;
     broker.close().await.expect("closed");
 }
 

@@ -1,6 +1,7 @@
 //! The whole program, as an operator runs it: the real binary, the real engine, real signals.
 
 mod boot;
+mod cluster;
 mod config;
 mod crash;
 mod dev;
@@ -12,6 +13,7 @@ mod program;
 mod provision;
 mod refusals;
 mod roles;
+mod shared;
 mod soak;
 mod status;
 mod stop;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::json;
 use wavehouse_nats::{ConnectOptions, Connection, JetStream};
 use wavehouse_testkit::NatsServer;
-use wavehouse_topology::{TopologyInput, TopologySpec, permissions};
+use wavehouse_topology::{Permissions, TopologyInput, TopologySpec, permissions};
 
 use crate::program::run;
 
@@ -26,7 +26,7 @@ impl Servers {
     pub(crate) async fn start(partitions: u64, shards: u64) -> Self {
         let input = TopologyInput { partitions, shards, replicas: 1, ..TopologyInput::default() };
         let spec = input.check().unwrap();
-        let server = NatsServer::start(&config(&spec)).await;
+        let server = NatsServer::start(&config(&permissions(&spec))).await;
         for user in ["operator", "wavehouse"] {
             fs::write(server.dir().join(format!("{user}.password")), format!("{user}\n")).unwrap();
         }
@@ -93,6 +93,13 @@ impl Servers {
         .to_vec()
     }
 
+    /// Takes from WaveHouse's user, as it is connected, the right to publish to this.
+    pub(crate) async fn restrict(&mut self, subject: &str) {
+        let mut granted = permissions(&self.spec);
+        granted.publish_allow.retain(|allowed| !allowed.contains(subject));
+        self.server.reload(&config(&granted)).await;
+    }
+
     /// Requests as the operator.
     pub(crate) async fn operator(&self) -> JetStream {
         let options = ConnectOptions {
@@ -108,8 +115,7 @@ impl Servers {
 }
 
 /// JSON is what the servers read too.
-fn config(spec: &TopologySpec) -> String {
-    let granted = permissions(spec);
+fn config(granted: &Permissions) -> String {
     let permissions = json!({
         "publish": {"allow": granted.publish_allow, "deny": granted.publish_deny},
         "subscribe": {"allow": granted.subscribe_allow},
