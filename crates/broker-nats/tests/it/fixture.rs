@@ -69,17 +69,7 @@ impl Servers {
 
     /// The same through another address.
     pub(crate) fn options_at(&self, url: String) -> Options {
-        let connect = ConnectOptions {
-            urls: vec![url],
-            name: "wavehouse under test".to_owned(),
-            user: Some("wavehouse".to_owned()),
-            password_file: Some(password_file(&self.server, "wavehouse")),
-            connect_timeout: Duration::from_secs(2),
-            ..ConnectOptions::default()
-        };
-        let mut options = Options::new(self.spec.clone(), connect);
-        options.topology_wait = Duration::from_secs(10);
-        options
+        options(&self.spec, &self.server, vec![url])
     }
 
     /// A broker as the product is.
@@ -91,6 +81,21 @@ impl Servers {
     pub(crate) async fn call(&self, request: &str, body: &Value) -> Value {
         self.operator.call(request, body.to_string().into()).await.expect("the operator may do everything")
     }
+}
+
+/// Options of the restricted user, whose password lies beside a server.
+pub(crate) fn options(spec: &TopologySpec, server: &NatsServer, urls: Vec<String>) -> Options {
+    let connect = ConnectOptions {
+        urls,
+        name: "wavehouse under test".to_owned(),
+        user: Some("wavehouse".to_owned()),
+        password_file: Some(password_file(server, "wavehouse")),
+        connect_timeout: Duration::from_secs(2),
+        ..ConnectOptions::default()
+    };
+    let mut options = Options::new(spec.clone(), connect);
+    options.topology_wait = Duration::from_secs(10);
+    options
 }
 
 /// A connection of the operator, who may do everything.
@@ -135,6 +140,11 @@ pub(crate) async fn make_durable(operator: &JetStream, stream: &str, config: &Co
 
 /// JetStream, an operator, and the product's user with what the product says that it needs.
 pub(crate) fn config(spec: &TopologySpec, more: &str) -> String {
+    NatsServer::jetstream_config(&(accounts(spec) + more))
+}
+
+/// The operator, and the product's user.
+pub(crate) fn accounts(spec: &TopologySpec) -> String {
     let allowed = permissions(spec);
     let list = |subjects: &[String]| {
         subjects.iter().fold(String::new(), |mut text, subject| {
@@ -142,7 +152,7 @@ pub(crate) fn config(spec: &TopologySpec, more: &str) -> String {
             text
         })
     };
-    let users = format!(
+    format!(
         "accounts {{ A {{ jetstream: enabled, users: [
             {{ user: operator, password: operator }}
             {{ user: wavehouse, password: wavehouse, permissions: {{
@@ -153,8 +163,7 @@ pub(crate) fn config(spec: &TopologySpec, more: &str) -> String {
         list(&allowed.publish_allow),
         list(&allowed.publish_deny),
         list(&allowed.subscribe_allow)
-    );
-    NatsServer::jetstream_config(&(users + more))
+    )
 }
 
 /// A file with a password that is the user's name.

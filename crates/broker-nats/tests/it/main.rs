@@ -20,6 +20,8 @@ mod rules;
 #[cfg(test)]
 mod stage;
 #[cfg(test)]
+mod three;
+#[cfg(test)]
 mod topology;
 #[cfg(test)]
 mod troubles;

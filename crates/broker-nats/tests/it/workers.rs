@@ -107,24 +107,23 @@ impl Process {
 
     async fn start_slow(servers: &Servers, clickhouse: &ClickHouse, by: usize, takes: Duration) -> Self {
         let line = Line::to(servers.server.port()).await;
-        let mut started = Self::start_with(servers, line.url(), clickhouse, by, takes).await;
+        let mut started = Self::start_with(servers.options_at(line.url()), clickhouse, by, takes).await;
         started.line = Some(line);
         started
     }
 
     /// One that reaches the servers another way.
     pub(crate) async fn start_at(servers: &Servers, url: String, clickhouse: &ClickHouse, by: usize) -> Self {
-        Self::start_with(servers, url, clickhouse, by, Duration::ZERO).await
+        Self::start_with(servers.options_at(url), clickhouse, by, Duration::ZERO).await
     }
 
-    async fn start_with(
-        servers: &Servers,
-        url: String,
+    pub(crate) async fn start_with(
+        options: wavehouse_broker_nats::Options,
         clickhouse: &ClickHouse,
         by: usize,
         takes: Duration,
     ) -> Self {
-        let broker = NatsBroker::open(servers.options_at(url)).await.expect("the queue opens");
+        let broker = NatsBroker::open(options).await.expect("the queue opens");
         let mut registry = Registry::default();
         let metrics = WorkerMetrics::register(&mut registry);
         let options =
