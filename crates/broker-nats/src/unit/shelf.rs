@@ -388,3 +388,6 @@ impl Shelf {
         number
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,11 +94,12 @@ const RULES: &[Rule] = &[
     Rule { name: "worker", may_use: &["core", "broker", "clickhouse"], never: HTTP },
 ];
 
-/// What tests may use beyond what the product does: testkit for all, a real queue for those who use one, itself for a
-/// crate that turns on a feature of its own.
+/// What tests may use beyond what the product does: testkit for all, a real queue for those who use one, real workers for
+/// the queue that several of them share, itself for a crate that turns on a feature of its own.
 fn dev_may_use(name: &str) -> Vec<&str> {
     match name {
         "api" | "worker" => vec!["testkit", "broker-embedded", name],
+        "broker-nats" => vec!["testkit", "worker", "clickhouse", name],
         "testkit" => vec![],
         _ => vec!["testkit", name],
     }

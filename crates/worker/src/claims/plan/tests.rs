@@ -1,3 +1,5 @@
+//! Who takes and gives up what, as members come and go.
+
 use proptest::prelude::*;
 use wavehouse_core::{PartitionId, Placement, ShardId};
 
