@@ -32,7 +32,7 @@ pub use observed::{
     TopologyObserved,
 };
 pub use permissions::{Permissions, permissions};
-pub use rules::{RULES, Rule};
+pub use rules::{Mend, RULES, Rule};
 pub use size::{FILE_STORE_BYTES, SIZE_BYTES_MAX, SizeError, Sizing, SizingError, format_size, parse_size};
 pub use spec::{SpecFinding, TopologyInput, TopologySpec};
 pub use verify::verify;

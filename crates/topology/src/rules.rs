@@ -4,7 +4,7 @@ use crate::finding::Severity;
 
 /// What mends a breach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mend {
+pub enum Mend {
     /// Applying the generated manifests.
     Apply,
     /// The field cannot be changed: the stream must be drained, removed and made again.
@@ -28,7 +28,8 @@ pub struct Rule {
     pub field: &'static str,
     /// What it is for.
     pub why: &'static str,
-    pub(crate) mend: Mend,
+    /// What mends a breach.
+    pub mend: Mend,
 }
 
 macro_rules! rules {
@@ -217,6 +218,3 @@ rules! {
     PERMISSION_LIVE Recommended "permission-live" "permissions" Mend::Permissions,
         "a dead process is noticed only when its lease ends";
 }
-
-#[cfg(test)]
-mod runbook;

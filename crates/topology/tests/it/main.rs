@@ -7,4 +7,5 @@ mod permissions;
 mod rules;
 mod rules_of_durables;
 mod rules_of_streams;
+mod runbook;
 mod shipped;

@@ -3,8 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::{Mend, RULES, Rule};
-use crate::finding::Severity;
+use wavehouse_topology::{Mend, RULES, Rule, Severity};
 
 /// What the rules are grouped by: the first word of a rule's name, and what to call it.
 const OBJECTS: &[(&str, &str, &str)] = &[
