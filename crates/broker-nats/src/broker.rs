@@ -160,6 +160,7 @@ impl Broker for NatsBroker {
     }
 
     fn set_limits(&self, tenant: &TenantId, limits: TenantLimits) {
+        self.shared.gaps.wanted(tenant, limits.gap_window);
         let mut all = lock(&self.limits);
         if all.len() < TENANTS_MAX || all.contains_key(tenant) {
             all.insert(tenant.clone(), limits);

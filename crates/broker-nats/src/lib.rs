@@ -13,6 +13,7 @@
 mod broker;
 mod bucket;
 mod flood;
+mod gaps;
 mod history;
 mod letters;
 mod logs;

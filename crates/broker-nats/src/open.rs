@@ -13,6 +13,7 @@ use wavehouse_core::{FaultKind, PartitionId};
 use wavehouse_nats::{CallError, Connection, InvalidOptions, JetStream};
 use wavehouse_topology::TopologyError;
 
+use crate::gaps::Gaps;
 use crate::logs::log_id;
 use crate::options::Options;
 use crate::pool::Pool;
@@ -85,6 +86,7 @@ pub(crate) async fn open(options: Options) -> Result<Arc<Shared>, OpenError> {
         extras: Mutex::new(HashMap::new()),
         topology_ok: watch::Sender::new(true),
         history_behind: watch::Sender::new(None),
+        gaps: Gaps::default(),
         block_bytes_max,
         pool: Pool::new(RowBudget { rows: options.held_rows_max, bytes: options.held_bytes_max }),
         owners: AtomicU64::new(0),

@@ -11,6 +11,7 @@ use wavehouse_core::{LogId, PartitionId, UnitId};
 use wavehouse_nats::{Connection, JetStream};
 use wavehouse_topology::TopologySpec;
 
+use crate::gaps::Gaps;
 use crate::options::Options;
 use crate::pool::Pool;
 
@@ -53,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) topology_ok: watch::Sender<bool>,
     /// How far the history was behind the partitions when last seen.
     pub(crate) history_behind: watch::Sender<Option<Duration>>,
+    /// Whether the history goes back as far as tenants want.
+    pub(crate) gaps: Gaps,
     /// Largest encoded block, in bytes.
     pub(crate) block_bytes_max: usize,
     /// What all units hold together.

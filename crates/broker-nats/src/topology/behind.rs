@@ -55,6 +55,8 @@ async fn look(shared: &Shared) -> Result<Duration, CallError> {
     let asked: Vec<_> = names.map(|name| shared.jetstream.stream_info(name)).collect();
     let partitions: Vec<StreamInfo> = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
     let history = shared.jetstream.stream_info(&shared.spec().history_stream()).await?;
+    let age_ns = history.config.get("max_age").and_then(serde_json::Value::as_u64).filter(|age| *age > 0);
+    shared.gaps.there_is(age_ns.map(Duration::from_nanos));
     Ok(history_behind(&partitions, &history))
 }
 

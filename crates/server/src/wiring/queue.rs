@@ -41,6 +41,9 @@ async fn open_nats(config: &Config, nats: &Nats, registry: &mut Registry) -> any
     options.held_bytes_max = config.worker.held_bytes;
     let broker = NatsBroker::open(options).await.context("the queue on the message servers does not open")?;
     registry.register_collector(Box::new(MessageServers::of(&broker)));
+    let tenant = TenantId::default();
+    let limits = TenantLimits { gap_window: config.tenant.gap_window, ..broker.limits(&tenant) };
+    broker.set_limits(&tenant, limits);
     Ok(broker as Arc<dyn Broker>)
 }
 

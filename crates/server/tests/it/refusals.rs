@@ -203,13 +203,16 @@ async fn case_23_a_process_waits_for_the_operator() {
     let engine = Engine::start().await;
     engine.query(TABLE).await;
     let mut servers = Servers::start(1, 2).await;
-    let env = env(&servers, &[("WH_ROLES", "api")]);
+    let env = env(&servers, &[("WH_ROLES", "api"), ("WH_STREAM_GAP_WINDOW_MINUTES", "60")]);
     let mut api = Program::serving(&engine, &borrowed(&env));
     api.start();
     wait_for("the process to look for its queue", SOON, async || api.log().contains("looking for the queue"))
         .await;
     assert_eq!(servers.provision("").0, 0);
     api.wait_status("/readyz", 200).await;
+
+    // The history goes back for 15 minutes.
+    wait_for("a word on the gap window", SOON, async || api.log().contains("raise its max_age")).await;
 
     // Rows are kept by the servers, for whoever writes them.
     let answer = api.client().post("/v1/ingest?table=rows", r#"{"id":1,"text":"a"}"#).await;
