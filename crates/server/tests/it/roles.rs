@@ -198,3 +198,22 @@ async fn case_115_writers_share_the_shards_hand_them_over_and_take_them_over() {
     let letters = gateways[0].client().get("/v1/ops/dlq/stats").await;
     assert!(letters.text.contains("\"total\":0"), "{}", letters.text);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_stands_still_is_taken_over_and_has_its_share_again_when_it_goes_on() {
+    let house = House::start().await;
+    let gateway = house.process("api").await;
+    let (one, two) = (house.process("ingest").await, house.process("ingest").await);
+    split("16 shards each", &[&one, &two]).await;
+    let writers = Writers::start(&[&gateway]);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    one.signal(Signal::STOP);
+    let took = split("everything for the other", &[&two]).await;
+    println!("the share of one that stands still is read after {took:?}");
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    one.signal(Signal::CONT);
+    let took = split("16 shards each again", &[&one, &two]).await;
+    println!("it has its share again after {took:?}");
+    let sent = writers.end().await;
+    house.landed(&sent).await;
+}
