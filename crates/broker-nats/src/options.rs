@@ -11,6 +11,8 @@ const HELD_ROWS: u64 = 200_000;
 const HELD_BYTES: u64 = 256 << 20;
 /// Bytes of blocks that wait to be stored, unless told otherwise.
 const PENDING_BYTES: u64 = 64 << 20;
+/// Bytes of blocks in one message, unless told otherwise.
+const MESSAGE_BYTES: usize = 128 << 10;
 /// Blocks that wait to be stored, unless told otherwise.
 const PENDING_BLOCKS: usize = 65_536;
 /// How long a boot waits for the servers and what must be on them, unless told otherwise.
@@ -35,6 +37,8 @@ pub struct Options {
     /// How long a delivery may stay unsettled until it is handed out again; the durable's own time without it, and never
     /// longer than that.
     pub ack_wait: Option<Duration>,
+    /// Blocks of a table that wait travel together in one message up to so many bytes; a larger block travels alone.
+    pub message_bytes_target: usize,
     /// Most bytes of blocks that wait to be stored.
     pub pending_bytes_max: u64,
     /// Most blocks that wait to be stored.
@@ -57,6 +61,7 @@ impl Options {
             topology_recheck: TOPOLOGY_RECHECK,
             publish_timeout,
             ack_wait: None,
+            message_bytes_target: MESSAGE_BYTES,
             pending_bytes_max: PENDING_BYTES,
             pending_blocks_max: PENDING_BLOCKS,
             held_rows_max: HELD_ROWS,

@@ -135,7 +135,7 @@ impl Inner {
         let now = Instant::now();
         let mut intake = lock(&self.intake);
         let lane = intake.lanes.get_mut(table)?;
-        let (parts, late) = seal(lane, now, self.budget());
+        let (parts, late) = seal(lane, now, self.budget(), self.shared.options.message_bytes_target);
         if parts.is_empty() {
             intake.lanes.remove(table);
         }

@@ -13,6 +13,7 @@ mod host;
 mod ingest;
 mod load;
 mod message_servers;
+mod message_unit;
 mod ops;
 mod pacer;
 mod query;
@@ -65,6 +66,8 @@ enum BenchCommand {
     NatsPublish(message_servers::NatsPublishArgs),
     /// Read such rows and ack each message
     NatsPull(message_servers::NatsPullArgs),
+    /// Read one unit of the queue on message servers, without inserting anything
+    NatsUnit(message_unit::NatsUnitArgs),
     /// Read results written with --json and print medians and ratios
     Compare(compare::CompareArgs),
 }
@@ -126,6 +129,7 @@ pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         BenchCommand::NaiveNatsServer(args) => message_servers::naive(&args).await?,
         BenchCommand::NatsPublish(args) => message_servers::publish(&args).await?,
         BenchCommand::NatsPull(args) => message_servers::pull(&args).await?,
+        BenchCommand::NatsUnit(args) => message_unit::run(&args).await?,
         BenchCommand::Compare(args) => compare::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)

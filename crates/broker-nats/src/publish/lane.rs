@@ -8,9 +8,6 @@ use tokio::time::Instant;
 use wavehouse_broker::{PublishError, Receipt};
 use wavehouse_core::{RowBlock, Scope};
 
-/// A message is closed at so many bytes; a larger block travels alone.
-const TARGET_BYTES: usize = 128 << 10;
-
 /// A block that waits for its turn.
 pub(super) struct Waiting {
     pub(super) block: RowBlock,
@@ -40,13 +37,14 @@ pub(super) fn seal(
     lane: &mut VecDeque<Waiting>,
     now: Instant,
     patience: Duration,
+    bytes_target: usize,
 ) -> (Vec<Waiting>, Vec<Waiting>) {
     let (mut parts, mut late) = (Vec::new(), Vec::new());
     let (mut bytes, mut scope) = (0, Scope::default());
     while let Some(next) = lane.front() {
         let is_late = now.duration_since(next.since) >= patience;
         let of = scope_of(&next.block);
-        if !is_late && !parts.is_empty() && (bytes + next.bytes > TARGET_BYTES || of != scope) {
+        if !is_late && !parts.is_empty() && (bytes + next.bytes > bytes_target || of != scope) {
             break;
         }
         let Some(next) = lane.pop_front() else { break };
@@ -66,6 +64,8 @@ mod tests {
     use wavehouse_core::{TableName, TableRef, TenantId, Timestamp};
 
     use super::*;
+
+    const TARGET: usize = 128 << 10;
 
     fn waiting(scope: &str, bytes: usize, since: Instant) -> Waiting {
         let table = TableRef::new(TenantId::default(), TableName::parse("t").unwrap());
@@ -91,7 +91,7 @@ mod tests {
                 blocks.iter().map(|(scope, bytes)| waiting(scope, *bytes, now)).collect();
             let mut sizes = Vec::new();
             while !lane.is_empty() {
-                let (parts, late) = seal(&mut lane, now, Duration::from_secs(1));
+                let (parts, late) = seal(&mut lane, now, Duration::from_secs(1), TARGET);
                 assert!(late.is_empty());
                 sizes.push(parts.len());
             }
@@ -105,10 +105,10 @@ mod tests {
         let patience = Duration::from_secs(5);
         let mut lane =
             VecDeque::from([waiting("", 1, now), waiting("b", 1, now), waiting("", 1, now + patience)]);
-        let (parts, late) = seal(&mut lane, now + patience, patience);
+        let (parts, late) = seal(&mut lane, now + patience, patience, TARGET);
         assert_eq!((parts.len(), late.len(), lane.len()), (1, 2, 0));
         let mut lane = VecDeque::from([waiting("", 1, now)]);
-        let (parts, late) = seal(&mut lane, now + patience, patience);
+        let (parts, late) = seal(&mut lane, now + patience, patience, TARGET);
         assert_eq!((parts.len(), late.len()), (0, 1));
     }
 }

@@ -259,7 +259,8 @@ pub(super) async fn pull(args: &NatsPullArgs) -> anyhow::Result<()> {
     report(&args.output, what, read * u64::from(args.rows_per_message), begun.elapsed(), args.row_bytes)
 }
 
-fn report(
+/// Prints so many rows in so long.
+pub(super) fn report(
     output: &OutputArgs,
     what: String,
     rows: u64,

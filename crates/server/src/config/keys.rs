@@ -181,6 +181,8 @@ pub(crate) const KEYS: &[Key] = &[
         "Longest wait for one server to take the connection."),
     key("mq.nats.publish_timeout", "WH_MQ_NATS_PUBLISH_TIMEOUT", Kind::Span, Some("5s"),
         "Longest wait for a partition to say that it has stored rows; a publish is tried three times at most."),
+    key("mq.nats.message_bytes", "WH_MQ_NATS_MESSAGE_BYTES", Kind::Bytes { min: 1, max: ONE_MIB }, Some("128KiB"),
+        "Rows of a table that wait at the same time travel in one message up to so many bytes. More rows in one request than that are several messages in any case."),
     key("mq.nats.topology_wait", "WH_MQ_NATS_TOPOLOGY_WAIT", Kind::Span, Some("60s"),
         "How long a start waits for the servers to hold what they must; then it fails and tells all that is missing."),
     key("coord.backend", "WH_COORD_BACKEND", Kind::Word(&["local", "nats"], &[]), Some("local"),

@@ -29,6 +29,8 @@ pub(crate) struct Nats {
     pub(crate) topology: TopologySpec,
     /// How long a start waits for it.
     pub(crate) topology_wait: Duration,
+    /// Rows that wait travel in messages of so many bytes.
+    pub(crate) message_bytes: u64,
 }
 
 /// Reads what was chosen and checks it. With a finding, what comes back is of no use.
@@ -49,8 +51,9 @@ pub(super) fn queue(reader: &mut Reader<'_>, roles: Roles, host: &str) -> Queue 
         reader.findings.extend(found);
     }
     let topology_wait = reader.span("mq.nats.topology_wait");
+    let message_bytes = reader.bytes("mq.nats.message_bytes").unwrap_or_default();
     match topology {
-        Ok(topology) => Queue::Nats(Box::new(Nats { connect, topology, topology_wait })),
+        Ok(topology) => Queue::Nats(Box::new(Nats { connect, topology, topology_wait, message_bytes })),
         Err(found) => {
             let found = found.iter().map(|finding| spec_finding(finding, reader.layers));
             reader.findings.extend(found);

@@ -124,7 +124,7 @@ impl Reader<'_> {
         Duration::from_secs(self.count(path))
     }
 
-    fn bytes(&mut self, path: &str) -> Option<u64> {
+    pub(super) fn bytes(&mut self, path: &str) -> Option<u64> {
         let Some(Kind::Bytes { min, max }) = keys::by_path(path).map(|key| key.kind) else { return None };
         self.value(path, |value| values::bytes(value, min, max))
     }

@@ -37,6 +37,7 @@ async fn open_nats(config: &Config, nats: &Nats, registry: &mut Registry) -> any
     );
     let mut options = wavehouse_broker_nats::Options::new(nats.topology.clone(), nats.connect.clone());
     options.topology_wait = nats.topology_wait;
+    options.message_bytes_target = usize::try_from(nats.message_bytes).unwrap_or(usize::MAX);
     options.held_rows_max = config.worker.held_rows;
     options.held_bytes_max = config.worker.held_bytes;
     let broker = NatsBroker::open(options).await.context("the queue on the message servers does not open")?;
