@@ -3,7 +3,7 @@
 # CARGO_TARGET_DIR and WH_* variables are honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster cluster-down test soak bench bench-peers bench-growth fuzz fmt lint deps clean-data build
+.PHONY: help run cluster cluster-down test soak bench bench-peers bench-growth bench-nats fuzz fmt lint deps clean-data build
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PROGRAMS := -p wavehouse-server -p wavehouse-clickhouse-embedded
@@ -52,6 +52,12 @@ bench-growth: ## Prints figures for 1 to 10,000 tables
 	scripts/deps run
 	cargo build --release $(PROGRAMS)
 	scripts/bench-growth
+
+bench-nats: ## Prints figures of the queue on a message server
+	scripts/deps run
+	scripts/deps nats
+	cargo build --release $(PROGRAMS)
+	scripts/bench-nats
 
 fuzz: ## Feeds the parsers bytes of a fuzzer's making, FUZZ_S seconds each (3600); needs nightly and cargo-fuzz
 	for target in lines values block request; do \
