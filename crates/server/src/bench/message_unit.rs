@@ -90,9 +90,9 @@ pub(super) async fn run(args: &NatsUnitArgs) -> anyhow::Result<()> {
         delivery.ack();
         blocks += 1;
     }
-    // A release waits until the servers have every ack.
-    opened.control.release().await;
+    // As for bare pulls, until the last ack is handed over; the release waits until the servers have them all.
     let took = begun.elapsed();
+    opened.control.release().await;
     broker.close().await?;
     let what = format!("one unit: pulled, decoded, acked; {} rows a message", args.rows_per_block);
     report(&args.output, what, rows, took, args.row_bytes)
