@@ -77,7 +77,7 @@ pub(super) async fn run(args: &NatsUnitArgs) -> anyhow::Result<()> {
     // Each block is a message, as the raw measure has it.
     options.message_bytes_target = 1;
     let broker = NatsBroker::open(options).await?;
-    fill(&*broker, args, &table).await?;
+    fill(&broker, args, &table).await?;
     let begun = Instant::now();
     let budget = RowBudget { rows: 1_000_000, bytes: 512 << 20 };
     let mut opened = broker.open_unit(unit, budget).await?;
