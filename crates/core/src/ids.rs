@@ -181,6 +181,7 @@ impl fmt::Display for UnitId {
 mod tests {
     use super::*;
 
+    // Case 2.
     #[test]
     fn tenant_grammar() {
         for good in ["0", "acme", "A-b_9", &"x".repeat(64)] {

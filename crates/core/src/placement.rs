@@ -253,6 +253,7 @@ mod tests {
         assert_eq!(used.into_iter().collect::<Vec<_>>(), placement.units().collect::<Vec<_>>());
     }
 
+    // Case 117.
     #[test]
     fn counts_are_bounded() {
         assert_eq!(Placement::new(0, 1), Err(PlacementError::Partitions(0)));

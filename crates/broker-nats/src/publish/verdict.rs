@@ -90,6 +90,7 @@ mod tests {
         }
     }
 
+    // Cases 47, 49, 50.
     #[test]
     fn every_end_has_its_meaning() {
         let subject = || "s".to_owned();

@@ -79,6 +79,7 @@ async fn case_88_tokens_are_revisions_of_the_bucket() {
     assert_eq!(kept.subject, "$KV.wh_coord.lease.a");
 }
 
+// Case 46.
 #[tokio::test]
 async fn keys_outside_leases_are_refused_and_a_lost_server_is_told() {
     let mut stage = Stage::start(input()).await;

@@ -4,6 +4,14 @@
 #[cfg(test)]
 mod bucket;
 #[cfg(test)]
+mod cases_logs;
+#[cfg(test)]
+mod cases_permissions;
+#[cfg(test)]
+mod cases_publish;
+#[cfg(test)]
+mod cases_units;
+#[cfg(test)]
 mod conformance;
 #[cfg(test)]
 mod fixture;

@@ -107,6 +107,7 @@ macro_rules! __broker_cases {
     ($then:path, [$($args:tt)*]) => {
         $then! { [$($args)*]
             publish {
+                // Case 1.
                 RoundTrip round_trip "rows of odd tables, scopes and tenants come out as they went in";
                 OneResultABlock one_result_a_block "a submit has one result a block, in their order, and each receipt says where the rows stand";
                 RefusedBlockAlone refused_block_alone "a block that is too large is rejected as certainly not stored, and keeps no other out";
@@ -122,6 +123,7 @@ macro_rules! __broker_cases {
             order {
                 OrderFixedAtTheCall fixed_at_the_call "order is the order of the calls to submit, whatever is polled first";
                 OrderOfEachSender of_each_sender "who awaits each result keeps their order among concurrent senders";
+                // Cases 4, 5.
                 OrderOfTenantsInterleaved tenants_interleaved "tables of several tenants, interleaved, each come in publish order";
                 OrderBeyondTheBudget kept_beyond_the_budget "order holds when there is far more than the budget lets out";
                 OrderOverARestart over_a_restart "order holds across a restart and a crash";
@@ -130,8 +132,10 @@ macro_rules! __broker_cases {
             }
             settle {
                 AckEnds ack_ends "an acked block does not come again, what is beside it does";
+                // Case 6.
                 DropIsRetry drop_is_retry "a delivery that is dropped comes again under its sequence, and attempts are counted";
                 RetryNotBefore retry_not_before "a retried block does not come before its time, and other tables go on";
+                // Case 7.
                 AckWait ack_wait "what is neither settled nor dropped within the ack wait comes again";
                 LateAckCounts late_ack_counts "an ack of an overtaken attempt is an ack";
                 LateRetryIgnored late_retry_ignored "the end of an overtaken attempt, other than by ack, does not end the later one";
@@ -162,14 +166,18 @@ macro_rules! __broker_cases {
                 AcksDurableWithRelease acks_are_durable_with_release "acks are durable once the unit is released";
                 HeldOverRelease held_over_release "what a former opener drops does not touch the present one's deliveries";
                 ReleaseEndsWaitingNext release_ends_waiting_next "a release ends a waiting reader without an error";
+                // Case 13.
                 LossIsToldOnce loss_is_told_once "delivery that ends on its own is told once";
+                // Case 14.
                 NoLossAfterHalt no_loss_after_halt "after a halt no loss is told";
             }
             history {
                 HistoryLive live "a live history is caught up at once and shows what follows";
                 HistoryAfterARow after_a_row "history after any row begins with the next one, inside blocks too, settled or not";
                 HistoryAfterTheLast after_the_last "history after the last row has nothing but what follows";
+                // Case 10.
                 HistorySince since_a_moment "history since a moment begins with the first block that has a row of that moment or later";
+                // Case 10.
                 HistoryFilters filters "history of one table shows its rows alone, and of all tables everything, as it was published";
                 HistoryHoleForStrangePosition hole_for_strange_position "a position of another log, or never reached, is a hole and then everything";
                 HistoryHoleAfterSweep hole_after_sweep "rows asked for and no longer kept are told as a hole, over a restart too";
@@ -179,26 +187,33 @@ macro_rules! __broker_cases {
                 HistorySettledRowsStay settled_rows_stay "settled rows stay readable for the gap window";
                 HistoryNeverHoldsUpPublishing never_holds_up_publishing "a history that nobody reads holds up no publishing";
                 HistoryOverARestart over_a_restart "a position can be resumed from after a restart and a crash";
+                // Case 12.
                 HistoryCloseIsAnError close_is_an_error "closing ends a history with an error, not with the word that it is caught up";
             }
             dead_letter {
+                // Case 8.
                 LetterKeptWhole kept_whole "a letter is kept with everything that it says";
                 LetterLongReasonCut long_reason_cut "a reason that is too long is cut between characters";
                 LetterBuriedTwiceIsOne buried_twice_is_one "burying a position twice leaves one letter, over a restart too";
                 LetterPages pages "pages come by table and position, and say whether there are more";
                 LetterFiltered filtered "letters are found by table, code and time of burial";
+                // Case 9.
                 LetterCounted counted "letters are counted by table";
+                // Case 9.
                 LetterTenantsApart tenants_apart "tenants see and drop their own letters, and an unknown one has none";
                 LetterDropped dropped "dropping removes those letters and no other, and tells how many";
                 LetterDurable durable "burials and drops outlive a crash";
+                // Case 8.
                 LetterNoSettle no_settle "burying settles nothing, and acking drops no letter";
             }
             limits {
+                // Case 17.
                 FullForOneTenant full_for_one_tenant "a full tenant is refused as certainly not stored, and others go on";
                 OnlyUnwrittenCounts only_unwritten_counts "only unwritten bytes count against a tenant's budget";
                 BudgetsApart budgets_apart "a tenant's budget counts the unwritten bytes of all of its tables, and nobody else's";
                 LimitsBelowUse limits_below_use "a budget below what is in use refuses new rows and drops none";
                 BudgetOverRestart budget_over_restart "what waits since before a restart or a crash counts against the budget";
+                // Case 15.
                 LimitsReported limits_reported "the limits set last are the ones reported, tenant by tenant";
                 DeliveryBudgetOfRows delivery_budget_of_rows "no more rows than the budget are out unsettled";
                 DeliveryBudgetOfBytes delivery_budget_of_bytes "no more bytes than the budget are out unsettled";
@@ -206,6 +221,7 @@ macro_rules! __broker_cases {
                 DeliveryAtLeastOneBlock at_least_one_block "one block is let out however small the budget";
                 DeliveryBudgetChanges raised_budget_wakes "a raised budget wakes a waiting reader, a lowered one leaves what is out";
                 Depths depths "depths tell what waits, table by table, over a restart too";
+                // Case 18.
                 SweepSparesUnsettled sweep_spares_unsettled "a sweep takes no unsettled row";
                 StuckTableFreesOthers stuck_table_frees_others "unsettled rows of one table keep no other table's space";
                 Healthy healthy "a queue that takes rows says that it is good";

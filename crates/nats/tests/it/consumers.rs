@@ -44,6 +44,7 @@ async fn status(puller: &mut Puller) -> (u64, PullStatus) {
     }
 }
 
+// Cases 44, 80.
 #[tokio::test]
 async fn pulled_rows_come_in_order_with_a_pin_and_leave_when_acked() {
     let kit = Kit::start("").await;
@@ -93,6 +94,7 @@ async fn pulled_rows_come_in_order_with_a_pin_and_leave_when_acked() {
     assert_eq!((left.messages, left.first_seq), (1, 3));
 }
 
+// Case 44.
 #[tokio::test]
 async fn rows_are_settled_in_the_longer_layout_of_addresses_too() {
     let kit = Kit::start("feature_flags { js_ack_fc_v2: true }").await;
@@ -108,6 +110,7 @@ async fn rows_are_settled_in_the_longer_layout_of_addresses_too() {
     assert_eq!(kit.user.stream_info(PARTITION).await.expect("a stream").state.messages, 0);
 }
 
+// Cases 80, 82.
 #[tokio::test]
 async fn one_of_a_group_is_pinned_until_the_pin_is_taken() {
     let kit = Kit::start("").await;
@@ -144,6 +147,7 @@ async fn one_of_a_group_is_pinned_until_the_pin_is_taken() {
     assert_eq!(status(&mut owner).await, (lost, PullStatus::PinLost));
 }
 
+// Case 85.
 #[tokio::test]
 async fn a_reset_brings_back_what_is_not_acked() {
     let kit = Kit::start("").await;

@@ -30,6 +30,7 @@ async fn a_connection_is_there_before_its_server() {
     assert_eq!(connection.jetstream().stream_names(None).await.expect("an answer"), [] as [&str; 0]);
 }
 
+// Case 16.
 #[tokio::test]
 async fn it_comes_back_after_a_crash() {
     let mut kit = Kit::start("").await;

@@ -3,6 +3,8 @@
 // Said again, so that the lints for tests hold in helpers too.
 #[cfg(test)]
 mod calls;
+#[cfg(test)]
+mod cases;
 mod cluster;
 #[cfg(test)]
 mod consumers;

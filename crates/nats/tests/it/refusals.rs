@@ -13,6 +13,7 @@ fn assert_refused(error: &CallError, expected: &str) {
     assert!(matches!(error, CallError::Refused { subject } if subject == expected), "{error}");
 }
 
+// Case 46.
 #[tokio::test]
 async fn what_only_the_operator_may_do_is_refused_at_once() {
     let kit = Kit::start("").await;
@@ -45,6 +46,7 @@ async fn what_only_the_operator_may_do_is_refused_at_once() {
     kit.user.stream_info(PARTITION).await.expect("it is there");
 }
 
+// Case 40.
 #[tokio::test]
 async fn an_older_refusal_never_counts() {
     let mut kit = Kit::start("").await;
@@ -72,6 +74,7 @@ async fn probe(connection: &Connection, subject: &str) -> Result<(), CallError> 
     Ok(())
 }
 
+// Case 39.
 #[tokio::test]
 async fn a_probe_is_answered_or_refused_and_touches_nothing() {
     let kit = Kit::start("").await;
@@ -92,6 +95,7 @@ async fn a_probe_is_answered_or_refused_and_touches_nothing() {
     assert!(info.priority_groups.iter().all(|group| group.pinned_client_id.is_empty()));
 }
 
+// Case 38.
 #[tokio::test]
 async fn under_a_domain_the_refusal_is_found_in_either_form() {
     let kit = Kit::start_in_domain("", Some("hub")).await;

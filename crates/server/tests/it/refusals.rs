@@ -179,6 +179,7 @@ async fn case_37_a_user_with_permissions_for_fewer_shards_is_told_what_to_give_i
     assert!(text.contains("wavehouse mq permissions --shards 3"), "{text}");
 }
 
+// Case 117.
 #[tokio::test]
 async fn case_54_servers_that_are_not_there_or_refuse_us_are_named() {
     let mut servers = Servers::provisioned(1, 1).await;
@@ -230,6 +231,7 @@ async fn case_23_a_process_waits_for_the_operator() {
     api.wait_status("/readyz", 200).await;
 }
 
+// Case 25.
 #[tokio::test]
 async fn a_stop_does_not_wait_for_the_operator() {
     let engine = Engine::start().await;

@@ -1,6 +1,7 @@
 //! Walks the repository as it lies on disk: manifests, sources and documents.
 
 mod arrows;
+mod cases;
 mod documents;
 mod manifest;
 mod sources;

@@ -85,6 +85,7 @@ fn every_finding_is_told() {
     assert_eq!(settings(all), expected);
 }
 
+// Case 27.
 #[test]
 fn one_wrong_setting_is_one_finding() {
     let long = "x".repeat(201);

@@ -61,6 +61,7 @@ fn case_34_a_domain_only_adds_the_twin_of_every_request() {
     assert!(two.check().is_err());
 }
 
+// Case 86.
 #[test]
 fn no_wildcard_stands_for_a_part_of_a_token() {
     let set = of(8, Some("hub"));
