@@ -257,8 +257,9 @@ async fn live_goes_on_over_a_restart_of_the_server_without_gap_or_twin() {
         wait_for("the server to be back", LONG, async || kit.user.stream_info("WH_HISTORY").await.is_ok())
             .await;
         kit.publish(&table("t"), 5 + round * 3..8 + round * 3).await;
+        // A server that dies between storing a row and its copy loses the copy, which is told as a hole.
+        live.until(&(7 + round * 3).to_string()).await;
     }
-    live.until("10").await;
     assert_eq!(live.told(), format!("caught up {}", numbers(2..11)));
     all.until("10").await;
     assert_eq!(all.told(), format!("caught up {}", numbers(2..11)));
@@ -271,6 +272,7 @@ async fn live_goes_on_over_a_restart_of_the_server_without_gap_or_twin() {
 async fn a_replay_goes_on_over_a_restart_and_does_not_end_early() {
     let mut kit = Kit::start(input()).await;
     kit.publish(&table("t"), 0..600).await;
+    kit.open_table(EPOCH).await.until("599").await;
     let mut tail = kit.open_table(EPOCH).await;
     tail.until("50").await;
     kit.stage.server.restart().await;
