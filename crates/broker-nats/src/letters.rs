@@ -330,7 +330,9 @@ fn unavailable(reason: &str) -> LetterError {
 
 /// Whether a burial may succeed if it is simply tried again under its id.
 fn is_unanswered(error: &CallError) -> bool {
-    error.is_unknown() || matches!(error, CallError::NoResponders { .. } | CallError::NotConnected { .. })
+    error.is_unknown()
+        || error.is_in_process()
+        || matches!(error, CallError::NoResponders { .. } | CallError::NotConnected { .. })
 }
 
 fn is_asked(filter: &LetterFilter, letter: &DeadLetter) -> bool {

@@ -26,6 +26,8 @@ pub mod codes {
     pub const STREAM_STORE_FAILED: u32 = 10_077;
     /// A consumer's filter overlaps another's on a work queue.
     pub const FILTERS_OVERLAP: u32 = 10_100;
+    /// In a cluster, a message of the same id is on its way to be stored.
+    pub const ID_IN_PROCESS: u32 = 10_158;
     /// A message could not be removed; the text says why.
     pub const MESSAGE_DELETE_FAILED: u32 = 10_057;
 }
@@ -112,6 +114,7 @@ impl CallError {
         match self {
             Self::TooLarge { .. } | Self::BadSubject { .. } => FaultKind::Reject,
             Self::Closed { .. } => FaultKind::Stop,
+            Self::JetStream { code: codes::ID_IN_PROCESS, .. } => FaultKind::Retry { after: None },
             // The request is at fault. What was not found may be made again.
             Self::JetStream { status: 400..=403 | 405..=499, code, .. } if !is_full(*code) => {
                 FaultKind::Reject
@@ -145,6 +148,12 @@ impl CallError {
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(self.code(), Some(codes::WRONG_LAST_SEQUENCE | codes::WRONG_LAST_SEQUENCE_CONSTANT))
+    }
+
+    /// A message of the same id is on its way: what becomes of it is known a moment later.
+    #[must_use]
+    pub fn is_in_process(&self) -> bool {
+        self.code() == Some(codes::ID_IN_PROCESS)
     }
 
     /// The stream holds as much as it may, in all or of this subject.

@@ -51,6 +51,8 @@ pub(super) fn judge(error: &CallError, bytes: u64, bytes_max: u64) -> Verdict {
         CallError::Refused { .. } | CallError::BadSubject { .. } => {
             Verdict::Broken(PublishError::Unavailable { reason })
         }
+        // An earlier attempt that was not answered.
+        error if error.is_in_process() => Verdict::Unanswered,
         error if error.is_stream_full() => Verdict::Refused(PublishError::Full { reason }),
         error if error.is_stream_gone() || error.code() == Some(codes::STREAM_NOT_EXPECTED) => {
             Verdict::Broken(PublishError::Unavailable { reason })
@@ -106,6 +108,7 @@ mod tests {
             (answered(400, 10_060, "expected stream does not match"), "broken"),
             (answered(404, 10_059, "stream not found"), "broken"),
             (answered(503, 10_008, "JetStream system temporarily unavailable"), "not sent"),
+            (answered(409, 10_158, "duplicate message id is in process"), "unanswered"),
             (answered(400, 10_003, "bad request"), "unavailable"),
             (CallError::NoResponders { subject: subject() }, "nobody"),
             (CallError::NotConnected { subject: subject() }, "not sent"),

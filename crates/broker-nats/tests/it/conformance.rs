@@ -8,14 +8,14 @@ use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 use wavehouse_broker::conformance::{BrokerFixture, Promise, lacks_report};
 use wavehouse_broker::{Broker, RowBudget, SharedBroker, broker_conformance};
-use wavehouse_broker_nats::NatsBroker;
+use wavehouse_broker_nats::{NatsBroker, Options};
 use wavehouse_core::TenantId;
 use wavehouse_topology::TopologyInput;
 
 use crate::fixture::{Line, Servers, input};
 
 /// Longer than any case.
-const ACK_WAIT: Duration = Duration::from_secs(180);
+pub(crate) const ACK_WAIT: Duration = Duration::from_secs(180);
 
 struct Fixture {
     servers: Servers,
@@ -30,6 +30,17 @@ async fn open(servers: &Servers, ack_wait: Duration) -> (Line, Arc<NatsBroker>) 
     options.ack_wait = Some(ack_wait);
     let broker = NatsBroker::open(options).await.expect("the queue opens");
     (line, broker)
+}
+
+/// Another process takes every unit, and gives it up again.
+pub(crate) async fn take_all(options: Options) {
+    let other = NatsBroker::open(options).await.expect("the queue opens");
+    for unit in other.units() {
+        let budget = RowBudget { rows: 1, bytes: 1 };
+        let opened = other.open_unit(unit, budget).await.expect("another process takes the unit");
+        opened.control.release().await;
+    }
+    other.close().await.expect("a clean close");
 }
 
 impl Fixture {
@@ -72,34 +83,33 @@ impl BrokerFixture for Fixture {
     }
 
     async fn end_delivery(&mut self) {
-        let other = NatsBroker::open(self.servers.options()).await.expect("the queue opens");
-        for unit in other.units() {
-            let budget = RowBudget { rows: 1, bytes: 1 };
-            let opened = other.open_unit(unit, budget).await.expect("another process takes the unit");
-            opened.control.release().await;
-        }
-        other.close().await.expect("a clean close");
+        take_all(self.servers.options()).await;
     }
 
     fn lacks() -> &'static [(Promise, &'static str)] {
-        const BUDGETS: &str = "the servers bound topics, partitions and the store, not tenants";
-        const SWEEP: &str = "the servers free what is written, and what is old in the history, by themselves";
-        &[
-            (
-                Promise::SequencesWithoutGaps,
-                "a sequence numbers the messages of a partition, which many tables share",
-            ),
-            (Promise::HistoryHoleAfterSweep, SWEEP),
-            (Promise::HistorySweepUnderAReader, SWEEP),
-            (Promise::FullForOneTenant, BUDGETS),
-            (Promise::OnlyUnwrittenCounts, BUDGETS),
-            (Promise::BudgetsApart, BUDGETS),
-            (Promise::LimitsBelowUse, BUDGETS),
-            (Promise::BudgetOverRestart, BUDGETS),
-            (Promise::Depths, "what waits of each table is known to the servers alone: wavehouse mq status"),
-            (Promise::StuckTableFreesOthers, SWEEP),
-        ]
+        lacks()
     }
+}
+
+/// What the queue on message servers does not promise.
+pub(crate) fn lacks() -> &'static [(Promise, &'static str)] {
+    const BUDGETS: &str = "the servers bound topics, partitions and the store, not tenants";
+    const SWEEP: &str = "the servers free what is written, and what is old in the history, by themselves";
+    &[
+        (
+            Promise::SequencesWithoutGaps,
+            "a sequence numbers the messages of a partition, which many tables share",
+        ),
+        (Promise::HistoryHoleAfterSweep, SWEEP),
+        (Promise::HistorySweepUnderAReader, SWEEP),
+        (Promise::FullForOneTenant, BUDGETS),
+        (Promise::OnlyUnwrittenCounts, BUDGETS),
+        (Promise::BudgetsApart, BUDGETS),
+        (Promise::LimitsBelowUse, BUDGETS),
+        (Promise::BudgetOverRestart, BUDGETS),
+        (Promise::Depths, "what waits of each table is known to the servers alone: wavehouse mq status"),
+        (Promise::StuckTableFreesOthers, SWEEP),
+    ]
 }
 
 broker_conformance!(Fixture);

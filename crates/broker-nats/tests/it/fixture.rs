@@ -100,14 +100,23 @@ pub(crate) fn options(spec: &TopologySpec, server: &NatsServer, urls: Vec<String
 
 /// A connection of the operator, who may do everything.
 pub(crate) async fn operator(server: &NatsServer) -> JetStream {
-    let options = ConnectOptions {
+    connect(&operator_options(server)).await
+}
+
+/// How the operator connects.
+pub(crate) fn operator_options(server: &NatsServer) -> ConnectOptions {
+    ConnectOptions {
         urls: vec![server.url()],
         name: "operator".to_owned(),
         user: Some("operator".to_owned()),
         password_file: Some(password_file(server, "operator")),
         ..ConnectOptions::default()
-    };
-    let connection = Connection::open(&options).await.expect("good options");
+    }
+}
+
+/// A connection that is there.
+pub(crate) async fn connect(options: &ConnectOptions) -> JetStream {
+    let connection = Connection::open(options).await.expect("good options");
     wait_for("a server to be connected", LONG, async || connection.is_connected()).await;
     connection.jetstream()
 }

@@ -28,6 +28,8 @@ mod rules;
 #[cfg(test)]
 mod stage;
 #[cfg(test)]
+mod suites;
+#[cfg(test)]
 mod three;
 #[cfg(test)]
 mod topology;

@@ -81,6 +81,11 @@ macro_rules! define_cases {
             $(#[doc = $sentence] $case,)*
         }
 
+        impl LeaseCase {
+            /// Every case, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$case,)*];
+        }
+
         async fn run_case(case: LeaseCase, fixture: &dyn LeaseFixture) {
             match case {
                 $(LeaseCase::$case => Box::pin(cases::$function(fixture)).await,)*
