@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::Value;
+use tokio::time::sleep;
 use wavehouse_broker::{Broker, BrokerHealth, HistoryFilter, HistoryStart};
 use wavehouse_broker_nats::{NatsBroker, OpenError, Options, observe};
 use wavehouse_core::TenantId;
@@ -13,7 +14,9 @@ use wavehouse_topology::{
     Desired, Finding, Permissions, Severity, TopologyInput, TopologySpec, permissions, verify,
 };
 
+use crate::publish::table;
 use crate::stage::{LONG, Stage, config, input, spec};
+use crate::units::{AMPLE, cut_of, next, pin, send};
 
 /// What a look as the restricted user finds.
 async fn findings(stage: &Stage) -> Vec<Finding> {
@@ -281,15 +284,24 @@ async fn the_versions_of_all_servers_are_known() {
 
 /// A server with JetStream in a domain, and one without that leads there; clients connect to the latter as the user.
 async fn leafnode(spec: &std::sync::Arc<TopologySpec>, allowed: &Permissions) -> (Stage, NatsServer) {
+    leafnode_with(spec, allowed, "").await
+}
+
+/// The same, with more in both servers' configuration.
+async fn leafnode_with(
+    spec: &std::sync::Arc<TopologySpec>,
+    allowed: &Permissions,
+    more: &str,
+) -> (Stage, NatsServer) {
     let port = free_port();
     let (hub, leaf) = (config(&permissions(spec), Some("hub")), config(allowed, None));
-    let hub = format!("{hub}\nleafnodes {{ listen: \"127.0.0.1:{port}\" }}\n");
+    let hub = format!("{hub}\n{more}\nleafnodes {{ listen: \"127.0.0.1:{port}\" }}\n");
     let stage = Stage::bare_as(spec, &hub).await;
     stage.provision().await;
     let (_, leaf) = leaf.split_once('\n').expect("JetStream's line, then accounts");
     let remote = format!("{{ url: \"nats-leaf://operator:operator@127.0.0.1:{port}\", account: A }}");
     let leaf = leaf.replace("jetstream: enabled, ", "");
-    let leaf = NatsServer::start(&format!("{leaf}\nleafnodes {{ remotes: [ {remote} ] }}\n")).await;
+    let leaf = NatsServer::start(&format!("{leaf}\n{more}\nleafnodes {{ remotes: [ {remote} ] }}\n")).await;
     wait_for("the leaf to be linked", LONG, async || leaf.log().contains("Leafnode connection created"))
         .await;
     (stage, leaf)
@@ -307,11 +319,51 @@ async fn case_42_without_the_subjects_of_the_domain_a_leaf_refuses_what_it_names
     }
 }
 
-#[tokio::test]
-async fn case_43_a_queue_opens_through_a_leaf() {
-    let spec = spec(TopologyInput { js_domain: Some("hub".to_owned()), ..input() });
-    let (_stage, leaf) = leafnode(&spec, &permissions(&spec)).await;
-    let broker = NatsBroker::open(options_at(&spec, leaf.url(), leaf.dir())).await.expect("the queue opens");
+/// Opens, stores, reads, records, acks, holds a lease, and keeps the pin of a unit for longer than a pin lasts unrenewed.
+async fn everything_works(spec: &TopologySpec, stage: &Stage, url: String, dir: &std::path::Path) {
+    let broker = NatsBroker::open(options_at(spec, url, dir)).await.expect("the queue opens");
     wait_ok(&broker, true).await;
+    let t = table("t");
+    let unit = spec.placement().unit_for(&t);
+    let (stream, durable) = (spec.partition_stream(unit.partition), spec.durable(unit.shard));
+    send(&broker, &t, 0..3).await;
+    let mut opened = broker.open_unit(unit, AMPLE).await.expect("the unit opens");
+    for number in 0..3 {
+        let delivery = next(&mut opened).await;
+        assert_eq!(delivery.stored().block.rows(), 1, "block {number}");
+        opened.control.record_cut(cut_of(&delivery)).await.expect("recorded");
+        delivery.ack();
+    }
+    wait_for("acks to free the partition", LONG, async || {
+        stage.operator.stream_info(&stream).await.expect("it is there").state.messages == 0
+    })
+    .await;
+    let pinned = pin(&stage.operator.consumer_info(&stream, &durable).await.expect("it is there"));
+    assert!(!pinned.is_empty());
+    let leases = broker.sharing().expect("units are shared").leases();
+    let mut term = leases.create("lease.here", Bytes::from_static(b"0")).await.expect("a lease");
+    for second in 0..12 {
+        sleep(Duration::from_secs(1)).await;
+        term = leases.update("lease.here", Bytes::from(second.to_string()), term).await.expect("renewed");
+    }
+    leases.delete("lease.here", term).await.expect("given back");
+    let info = stage.operator.consumer_info(&stream, &durable).await.expect("it is there");
+    assert_eq!(pin(&info), pinned, "the pin is kept");
+    opened.control.release().await;
     broker.close().await.expect("closed");
+}
+
+#[tokio::test]
+async fn case_43_everything_works_through_a_leaf_and_within_the_domain() {
+    let spec = spec(TopologyInput { js_domain: Some("hub".to_owned()), ..input() });
+    let layouts = ["", "feature_flags { js_ack_fc_v2: true }"].map(|more| {
+        let spec = &spec;
+        async move {
+            let (stage, leaf) = leafnode_with(spec, &permissions(spec), more).await;
+            everything_works(spec, &stage, leaf.url(), leaf.dir()).await;
+            everything_works(spec, &stage, stage.server.url(), stage.server.dir()).await;
+        }
+    });
+    let [v1, v2] = layouts;
+    tokio::join!(v1, v2);
 }

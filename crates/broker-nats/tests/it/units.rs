@@ -17,7 +17,7 @@ use wavehouse_topology::TopologyInput;
 use crate::fixture::{Line, Servers, input};
 use crate::publish::{publish, rows, table};
 
-const AMPLE: RowBudget = RowBudget { rows: 10_000, bytes: 8 << 20 };
+pub(crate) const AMPLE: RowBudget = RowBudget { rows: 10_000, bytes: 8 << 20 };
 const SOON: Duration = Duration::from_secs(15);
 
 async fn one_unit() -> (Servers, UnitId) {
@@ -26,13 +26,13 @@ async fn one_unit() -> (Servers, UnitId) {
     (servers, unit)
 }
 
-async fn send(broker: &Arc<NatsBroker>, table: &TableRef, numbers: std::ops::Range<u64>) {
+pub(crate) async fn send(broker: &Arc<NatsBroker>, table: &TableRef, numbers: std::ops::Range<u64>) {
     for number in numbers {
         publish(broker, rows(table, number..number + 1)).await.unwrap();
     }
 }
 
-async fn next(opened: &mut OpenUnit) -> Delivery {
+pub(crate) async fn next(opened: &mut OpenUnit) -> Delivery {
     timeout(SOON, opened.deliveries.next()).await.expect("a block in time").unwrap().expect("a block")
 }
 
@@ -40,11 +40,11 @@ async fn durable(servers: &Servers) -> ConsumerInfo {
     servers.operator.consumer_info("WH_INGEST_0", "wh-ingest-0").await.unwrap()
 }
 
-fn pin(info: &ConsumerInfo) -> String {
+pub(crate) fn pin(info: &ConsumerInfo) -> String {
     info.priority_groups.first().map(|group| group.pinned_client_id.clone()).unwrap_or_default()
 }
 
-fn cut_of(delivery: &Delivery) -> Cut {
+pub(crate) fn cut_of(delivery: &Delivery) -> Cut {
     Cut {
         table: delivery.table().clone(),
         first: delivery.sequence(),
