@@ -209,7 +209,7 @@ impl Unit {
         });
         let mut tasks = lock(&unit.tasks);
         tasks.spawn(acks::run(Arc::clone(&unit), inbox, confirmed));
-        tasks.spawn(puller::run(Arc::clone(&unit), puller));
+        tasks.spawn(puller::run(Arc::clone(&unit), puller, info.delivered.consumer_seq));
         tasks.spawn(tell(Arc::clone(&unit)));
         drop(tasks);
         let opened = OpenUnit {

@@ -1,7 +1,13 @@
 //! Pulling: one pull at a time, so that everything comes in order, and never one given up while it may still bring blocks.
 //!
+//! A pull outlives the link that it was sent over: after a short break the server goes on with it, past what was lost on the
+//! way, and ends it as it should. So deliveries are counted by the numbers that the durable gives them. One that does not
+//! follow the last is not taken in, nor anything after it: the durable is put back first.
+//!
 //! A unit that holds all that it may keeps its pin: for a while by taking one block at a time, as a pull that holds a due
 //! block back would disorder it; then by pulls that no block fits.
+
+mod end;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +18,7 @@ use wavehouse_core::{RowBlock, Sequence, Subject, TopicKey, decode_block};
 use wavehouse_nats::{CallError, Delivered, PullRequest, PullStatus, Pulled, Puller};
 use wavehouse_topology::limits::{PIN_RENEWAL, PRIORITY_GROUP, PULL_MESSAGES_MAX};
 
+use self::end::{End, end_of, follows};
 use super::Unit;
 use super::shelf::Known;
 use crate::letters::table_of;
@@ -25,22 +32,6 @@ const GRACE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(250);
 /// After so many pulls that nobody answered the durable is looked up.
 const NOBODY_MAX: u32 = 2;
-
-/// How a pull ended.
-enum End {
-    /// As it should.
-    Done,
-    /// By another reader's pin, or by the lapse of one's own.
-    PinLost,
-    /// Something is amiss, and nothing was lost by it.
-    Pause(String),
-    /// Nobody answers for the durable.
-    Nobody,
-    /// Blocks may have been sent that did not come.
-    Unanswered,
-    /// Delivery is over.
-    Over(String),
-}
 
 /// What to do next.
 enum Step {
@@ -59,11 +50,14 @@ struct Pulling {
     /// Blocks taken past the room, to keep the pin.
     extra: u64,
     nobody: u32,
+    /// The durable's number of the last delivery; none when it is not known.
+    delivered: Option<u64>,
 }
 
-/// Pulls until the unit is over.
-pub(super) async fn run(unit: Arc<Unit>, puller: Puller) {
-    let mut pulling = Pulling { unit, puller, last: Instant::now(), block_rows: 1, extra: 0, nobody: 0 };
+/// Pulls until the unit is over. The durable has made so many deliveries since it was put back.
+pub(super) async fn run(unit: Arc<Unit>, puller: Puller, delivered: u64) {
+    let (last, delivered) = (Instant::now(), Some(delivered));
+    let mut pulling = Pulling { unit, puller, last, block_rows: 1, extra: 0, nobody: 0, delivered };
     while !pulling.unit.is_over() {
         match pulling.step() {
             Step::Pull(batch) => pulling.pull(batch).await,
@@ -143,21 +137,25 @@ impl Pulling {
         };
         let deadline = Instant::now() + EXPIRES + GRACE;
         let mut left = batch;
+        let mut is_whole = true;
         while left > 0 {
             match timeout_at(deadline, self.puller.next()).await {
                 Ok(Some(Pulled::Message(message))) => {
                     left -= 1;
-                    self.take_in(*message);
+                    is_whole = is_whole && follows(&mut self.delivered, message.address.consumer_sequence);
+                    if is_whole {
+                        self.take_in(*message);
+                    }
                 }
                 Ok(Some(Pulled::Status { pull, status })) if pull == number && !status.goes_on() => {
-                    return end_of(status);
+                    return end_of(status).of_a_pull(is_whole);
                 }
                 Ok(Some(Pulled::Status { .. })) => {}
                 Ok(None) => return End::Over("the connection is closed".to_owned()),
                 Err(_elapsed) => return End::Unanswered,
             }
         }
-        End::Done
+        End::Done.of_a_pull(is_whole)
     }
 
     async fn ended(&mut self, end: End) {
@@ -197,7 +195,7 @@ impl Pulling {
 
     /// The pin lapsed, or another process has taken it. If the unit is this process's all the same, a former owner may
     /// have been sent blocks meanwhile.
-    async fn pin_lost(&self) {
+    async fn pin_lost(&mut self) {
         lock(&self.unit.inner).pin = None;
         self.recover().await;
     }
@@ -219,16 +217,21 @@ impl Pulling {
 
     /// Blocks may have been sent that did not come: the durable is put back, so that they come before any later one. What
     /// is here comes again, too, and is known.
-    async fn recover(&self) {
+    async fn recover(&mut self) {
         tracing::debug!(unit = %self.unit.id, "blocks may be missing, the durable is put back");
-        let (jetstream, place) = (&self.unit.shared.jetstream, &self.unit.place);
+        let unit = Arc::clone(&self.unit);
+        let (jetstream, place) = (&unit.shared.jetstream, &unit.place);
         loop {
             self.lose_if_anothers().await;
             if self.unit.is_over() {
                 return;
             }
             match jetstream.reset(&place.stream, &place.durable).await {
-                Ok(()) => return,
+                Ok(()) => {
+                    let info = jetstream.consumer_info(&place.stream, &place.durable).await;
+                    self.delivered = info.ok().map(|info| info.delivered.consumer_seq);
+                    return;
+                }
                 Err(error) => {
                     tracing::debug!(unit = %self.unit.id, %error, "the durable cannot be put back yet");
                     self.lose_if_gone().await;
@@ -310,25 +313,6 @@ fn stored(unit: &Unit, message: &Delivered, block: RowBlock) -> StoredBlock {
         sequence: Sequence(message.address.stream_sequence),
         stored_ms: message.address.time.as_millis(),
         block,
-    }
-}
-
-fn end_of(status: PullStatus) -> End {
-    match status {
-        PullStatus::Heartbeat
-        | PullStatus::NothingNow
-        | PullStatus::Expired
-        | PullStatus::OverMaxBytes
-        | PullStatus::BatchComplete => End::Done,
-        PullStatus::PinLost => End::PinLost,
-        PullStatus::NoResponders => End::Nobody,
-        PullStatus::ConsumerDeleted => End::Over("its durable was deleted".to_owned()),
-        PullStatus::NotPull => End::Over("its durable does not take pulls".to_owned()),
-        PullStatus::BadRequest(text) => End::Over(format!("the server does not understand a pull: {text}")),
-        PullStatus::LeadershipChange => End::Pause("another server leads the durable now".to_owned()),
-        PullStatus::ServerShutdown => End::Pause("the server is stopping".to_owned()),
-        PullStatus::OverLimit(text) => End::Pause(text),
-        PullStatus::Other { status, text } => End::Pause(format!("{status} {text}")),
     }
 }
 

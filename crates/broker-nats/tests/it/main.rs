@@ -20,6 +20,8 @@ mod history;
 #[cfg(test)]
 mod letters;
 #[cfg(test)]
+mod lossy;
+#[cfg(test)]
 mod opening;
 #[cfg(test)]
 mod publish;
