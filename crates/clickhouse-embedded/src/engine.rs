@@ -18,6 +18,8 @@ const LOCK_WAIT_MS_MAX: u64 = 10_000;
 const LOCK_POLL_MS: u64 = 50;
 /// The settings we give the engine, kept beside its data for all to read.
 const CONFIG_FILE: &str = "wavehouse-clickhouse.xml";
+/// Its user, and what that may take.
+const USERS_FILE: &str = "wavehouse-clickhouse-users.xml";
 /// As many times the machine's memory as no count reaches.
 const WITHOUT_BOUND: u32 = 1000;
 /// The engine locks this file and writes its process id into it.
@@ -80,15 +82,15 @@ impl Engine {
         let dir = dir.canonicalize().map_err(refused)?;
         wait_for_lock(&dir)?;
         let config = dir.join(CONFIG_FILE);
-        fs::write(&config, config_text(memory_bytes_max)).map_err(refused)?;
-        let queries = memory_bytes_max.map(|bytes| format!("--max_memory_usage_for_user={bytes}"));
+        let users = dir.join(USERS_FILE);
+        fs::write(&config, config_text(&users, memory_bytes_max)).map_err(refused)?;
+        fs::write(&users, users_text(memory_bytes_max)).map_err(refused)?;
         let args: Vec<CString> = [
             "clickhouse".to_owned(),
             format!("--path={}", dir.display()),
             format!("--config-file={}", config.display()),
         ]
         .into_iter()
-        .chain(queries)
         .map(CString::new)
         .collect::<Result<_, _>>()
         .map_err(|_| refused(io::ErrorKind::InvalidFilename.into()))?;
@@ -141,10 +143,11 @@ fn table(connection: &Connection, sql: &str) -> Result<Vec<Vec<String>>, String>
 
 /// Inserts are fsynced because whoever sends them drops its own copy once they are acknowledged.
 ///
-/// A limit on memory is one on what queries, merges and caches take, each by itself. The engine's own limit on everything
-/// is no use: it counts what is allocated, each table with a deduplication window allocates buffers of 1 to 4 MiB that are
-/// hardly touched, and a directory with a thousand of them could not be opened again under 2 GiB.
-fn config_text(memory_bytes_max: Option<u64>) -> String {
+/// A limit on memory is one on what queries, merges and caches take, each by itself; that of queries is the user's. The
+/// engine's own limit on everything is no use: it counts what is allocated, each table with a deduplication window
+/// allocates buffers of 1 to 4 MiB that are hardly touched, and a directory with a thousand of them could not be opened
+/// again under 2 GiB.
+fn config_text(users: &Path, memory_bytes_max: Option<u64>) -> String {
     let memory = memory_bytes_max.map(|bytes| {
         let cache = bytes / 8;
         format!(
@@ -156,10 +159,28 @@ fn config_text(memory_bytes_max: Option<u64>) -> String {
             bytes / 2
         )
     });
+    let users = users.display().to_string().replace('&', "&amp;").replace('<', "&lt;");
     format!(
         "<clickhouse>\n  <!-- Written by wavehouse-clickhouse at every start. -->\n  <merge_tree>\n    \
          <fsync_after_insert>1</fsync_after_insert>\n    <fsync_part_directory>1</fsync_part_directory>\n  \
-         </merge_tree>\n{}</clickhouse>\n",
+         </merge_tree>\n  <users_config>{users}</users_config>\n{}</clickhouse>\n",
+        memory.unwrap_or_default()
+    )
+}
+
+/// The engine's own user, whose limit no statement can lift.
+fn users_text(memory_bytes_max: Option<u64>) -> String {
+    let memory = memory_bytes_max.map(|bytes| {
+        format!(
+            "<max_memory_usage_for_user>{bytes}</max_memory_usage_for_user>\n      <constraints>\
+             <max_memory_usage_for_user><const/></max_memory_usage_for_user></constraints>"
+        )
+    });
+    format!(
+        "<clickhouse>\n  <!-- Written by wavehouse-clickhouse at every start. -->\n  <profiles>\n    <default>{}</default>\n  \
+         </profiles>\n  <users>\n    <default>\n      <password></password>\n      <networks><ip>::/0</ip></networks>\n      \
+         <profile>default</profile>\n      <quota>default</quota>\n    </default>\n  </users>\n  \
+         <quotas><default></default></quotas>\n</clickhouse>\n",
         memory.unwrap_or_default()
     )
 }

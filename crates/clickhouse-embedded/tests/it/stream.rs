@@ -128,6 +128,9 @@ async fn a_query_past_the_memory_limit_fails_alone() {
     let (status, text) = engine.try_query(sql).await.unwrap_err();
     assert!(status == 500 && text.starts_with("Code: 241."), "{text}");
     assert_eq!(engine.query("SELECT 1").await, "1\n");
+    let lifted = format!("{sql} SETTINGS max_memory_usage_for_user = 0");
+    let (_, text) = engine.try_query(&lifted).await.unwrap_err();
+    assert!(text.starts_with("Code: 452."), "nobody lifts it: {text}");
 }
 
 /// Each such table allocates buffers of some MiB and hardly touches them, so the sum is far above the limit.
