@@ -9,7 +9,7 @@ mod flags;
 mod members;
 mod plan;
 mod provision;
-mod servers;
+pub(crate) mod servers;
 mod status;
 mod verify;
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ThreadId};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -12,13 +13,17 @@ use wavehouse_testkit::wait_for;
 use crate::fixture::{LONG, Servers};
 use crate::publish::{publish, rows, table};
 
-/// Keeps the warnings and errors of our own code.
-#[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<String>>>);
+/// Keeps the warnings and errors of our own code on one thread. It listens for all threads: of a listener for one alone, an
+/// event that another thread is the first to tell of is never heard.
+#[derive(Clone)]
+struct Warnings {
+    thread: ThreadId,
+    told: Arc<Mutex<Vec<String>>>,
+}
 
 impl Warnings {
     fn told(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -36,9 +41,12 @@ impl Subscriber for Warnings {
     fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
+        if thread::current().id() != self.thread {
+            return;
+        }
         let mut text = Text(String::new());
         event.record(&mut text);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(text.0);
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).push(text.0);
     }
 
     fn enter(&self, _span: &Id) {}
@@ -58,9 +66,9 @@ impl Visit for Text {
 #[tokio::test(flavor = "current_thread")]
 async fn case_55_closing_warns_of_nothing_and_a_lost_server_does() {
     let mut servers = Servers::start().await;
-    let warnings = Warnings::default();
+    let warnings = Warnings { thread: thread::current().id(), told: Arc::default() };
     let broker = servers.open().await;
-    let logged = tracing::subscriber::set_default(warnings.clone());
+    tracing::subscriber::set_global_default(warnings.clone()).expect("no other test listens");
     publish(&broker, rows(&table("t"), 0..1)).await.unwrap();
     broker.close().await.unwrap();
     assert_eq!(warnings.told(), [] as [String; 0]);
@@ -73,5 +81,4 @@ async fn case_55_closing_warns_of_nothing_and_a_lost_server_does() {
         warnings.told().iter().any(|warning| warning.contains("message server lost"))
     })
     .await;
-    drop(logged);
 }

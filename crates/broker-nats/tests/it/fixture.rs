@@ -15,7 +15,9 @@ use tokio::task::JoinSet;
 use wavehouse_broker_nats::{NatsBroker, Options};
 use wavehouse_nats::{ConnectOptions, Connection, JetStream};
 use wavehouse_testkit::{NATS_VERSION, NatsServer, wait_for};
-use wavehouse_topology::{ConsumerConfig, Desired, StreamConfig, TopologyInput, TopologySpec, permissions};
+use wavehouse_topology::{
+    ConsumerConfig, Desired, Permissions, StreamConfig, TopologyInput, TopologySpec, permissions,
+};
 
 /// How long a fact is waited for.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
@@ -149,12 +151,11 @@ pub(crate) async fn make_durable(operator: &JetStream, stream: &str, config: &Co
 
 /// JetStream, an operator, and the product's user with what the product says that it needs.
 pub(crate) fn config(spec: &TopologySpec, more: &str) -> String {
-    NatsServer::jetstream_config(&(accounts(spec) + more))
+    NatsServer::jetstream_config(&(accounts(&permissions(spec)) + more))
 }
 
-/// The operator, and the product's user.
-pub(crate) fn accounts(spec: &TopologySpec) -> String {
-    let allowed = permissions(spec);
+/// The operator, and the product's user, who may do so much.
+pub(crate) fn accounts(allowed: &Permissions) -> String {
     let list = |subjects: &[String]| {
         subjects.iter().fold(String::new(), |mut text, subject| {
             let _written = write!(text, "\"{subject}\", ");

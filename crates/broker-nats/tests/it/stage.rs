@@ -1,7 +1,6 @@
 //! A server of its own for one test, with what a deployment asks for, made by the operator; the product connects as the
 //! user with the generated permissions and nothing more.
 
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +8,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use wavehouse_nats::{ConnectOptions, Connection, JetStream};
 use wavehouse_testkit::{NatsServer, wait_for};
-use wavehouse_topology::{
-    ConsumerConfig, Desired, Permissions, StreamConfig, TopologyInput, TopologySpec, permissions,
-};
+use wavehouse_topology::{Permissions, StreamConfig, TopologyInput, TopologySpec, permissions};
+
+use crate::fixture::{accounts, make_stream, provision};
 
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
@@ -64,24 +63,11 @@ impl Stage {
 
     /// Makes every object.
     pub(crate) async fn provision(&self) {
-        let desired = Desired::new(&self.spec).expect("it fits");
-        for (stream, durables) in &desired.partitions {
-            self.make_stream(stream).await;
-            for durable in durables {
-                self.make_durable(&stream.name, durable).await;
-            }
-        }
-        for stream in [&desired.history, &desired.dead_letters, &desired.bucket.stream()] {
-            self.make_stream(stream).await;
-        }
+        provision(&self.operator, &self.spec).await;
     }
 
     pub(crate) async fn make_stream(&self, config: &StreamConfig) {
-        self.call(&format!("STREAM.CREATE.{}", config.name), &json!(config)).await.expect("a stream");
-    }
-
-    pub(crate) async fn make_durable(&self, stream: &str, config: &ConsumerConfig) {
-        self.try_durable(stream, &json!(config)).await.expect("a durable");
+        make_stream(&self.operator, config).await;
     }
 
     pub(crate) async fn try_durable(&self, stream: &str, config: &Value) -> Result<Value, String> {
@@ -119,25 +105,7 @@ pub(crate) async fn connect(server: &NatsServer, user: &str, inbox: &str, spec: 
 
 /// Accounts: an operator, and the product's user.
 pub(crate) fn config(permissions: &Permissions, domain: Option<&str>) -> String {
-    let list = |subjects: &[String]| {
-        subjects.iter().fold(String::new(), |mut text, subject| {
-            let _written = write!(text, "\"{subject}\", ");
-            text
-        })
-    };
-    let accounts = format!(
-        "accounts {{ A {{ jetstream: enabled, users: [
-            {{ user: operator, password: operator }}
-            {{ user: wavehouse, password: wavehouse, permissions: {{
-                publish: {{ allow: [ {} ], deny: [ {} ] }}
-                subscribe: {{ allow: [ {} ] }}
-            }} }}
-        ] }} }}\n",
-        list(&permissions.publish_allow),
-        list(&permissions.publish_deny),
-        list(&permissions.subscribe_allow),
-    );
-    let text = NatsServer::jetstream_config(&accounts);
+    let text = NatsServer::jetstream_config(&accounts(permissions));
     match domain {
         Some(domain) => text.replacen("jetstream {", &format!("jetstream {{ domain: {domain},"), 1),
         None => text,

@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use wavehouse_broker::Broker;
 use wavehouse_broker_nats::NatsBroker;
 use wavehouse_testkit::{NatsCluster, wait_for};
-use wavehouse_topology::{Desired, TopologyInput};
+use wavehouse_topology::{Desired, TopologyInput, permissions};
 
 use crate::fixture::{accounts, input, operator, options, provision};
 use crate::workers::{ClickHouse, Process, Publisher, all_read, landed, split, tables};
@@ -17,7 +17,7 @@ const LONG: Duration = Duration::from_secs(60);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_whose_servers_are_killed_in_turn() {
     let spec = TopologyInput { replicas: 3, ..input() }.check().expect("a legal topology");
-    let mut cluster = NatsCluster::start(&accounts(&spec)).await;
+    let mut cluster = NatsCluster::start(&accounts(&permissions(&spec))).await;
     let asked = operator(cluster.node(0)).await;
     provision(&asked, &spec).await;
     let reach = options(&spec, cluster.node(0), cluster.urls());

@@ -4,7 +4,6 @@
 //! They connect as whoever is named, to a stream that is theirs: `--make` makes it, with a user that may.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,12 +16,13 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use wavehouse_nats::{ConnectOptions, Connection, JetStream, PullRequest, Pulled, Settle};
+use wavehouse_nats::{JetStream, PullRequest, Pulled, Settle};
 
 use super::OutputArgs;
 use super::event::lines;
 use super::result::RunResult;
 use super::yardstick::{BODY_BYTES_MAX, serve, taken};
+use crate::mq::servers::{ServerFlags, connect};
 
 /// How long a request to the servers may take, and their answer at the end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -34,15 +34,8 @@ const DURABLE: &str = "bench";
 /// Which servers, which stream.
 #[derive(clap::Args, Clone, Debug)]
 struct StreamArgs {
-    /// Message servers.
-    #[arg(long = "server", default_value = "nats://127.0.0.1:4222", value_name = "URL")]
-    servers: Vec<String>,
-    /// Connects as this user; with --password-file.
-    #[arg(long, value_name = "NAME", requires = "password_file")]
-    user: Option<String>,
-    /// A file with the user's password.
-    #[arg(long, value_name = "FILE")]
-    password_file: Option<PathBuf>,
+    #[command(flatten)]
+    servers: ServerFlags,
     /// The stream of the yardsticks. Rows go to `<stream>.rows`, in lower case.
     #[arg(long, default_value = "BENCH", value_name = "NAME")]
     stream: String,
@@ -107,18 +100,9 @@ impl StreamArgs {
 
     /// Connects, and makes the stream if asked to.
     async fn open(&self) -> anyhow::Result<JetStream> {
-        let options = ConnectOptions {
-            urls: self.servers.clone(),
-            name: "wavehouse bench".to_owned(),
-            user: self.user.clone(),
-            password_file: self.password_file.clone(),
-            ..ConnectOptions::default()
-        };
-        let connection = Connection::open(&options).await?;
-        let connected = tokio::time::timeout(PATIENCE, connection.connected()).await;
-        if !connected.unwrap_or(false) {
-            bail!("{} cannot be reached", self.servers.join(", "));
-        }
+        let options = self.servers.options(None, "_INBOX".to_owned());
+        let connected = connect(&options, self.servers.wait).await;
+        let connection = connected.map_err(|refused| anyhow::anyhow!(refused.text))?;
         let jetstream = connection.jetstream().with_timeout(PATIENCE);
         if self.make {
             self.make_anew(&jetstream).await.with_context(|| format!("stream {}", self.stream))?;

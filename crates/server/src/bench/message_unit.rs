@@ -1,7 +1,6 @@
 //! `bench nats-unit`: what reading one unit of the queue on message servers costs by itself. Blocks are stored first; then
 //! they are pulled, decoded, counted and acked, and nothing is inserted.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -9,12 +8,12 @@ use bytes::Bytes;
 use wavehouse_broker::{Broker, RowBudget};
 use wavehouse_broker_nats::{NatsBroker, Options};
 use wavehouse_core::{RowBlock, Scope, TableName, TableRef, TenantId, Timestamp};
-use wavehouse_nats::ConnectOptions;
 use wavehouse_topology::TopologyInput;
 
 use super::OutputArgs;
 use super::event::lines;
 use super::message_servers::report;
+use crate::mq::servers::ServerFlags;
 
 /// Blocks that wait to be stored while the unit is filled.
 const FILLING: usize = 256;
@@ -24,15 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Arguments of `bench nats-unit`.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct NatsUnitArgs {
-    /// Message servers, with everything that `mq provision` makes.
-    #[arg(long = "server", default_value = "nats://127.0.0.1:4222", value_name = "URL")]
-    servers: Vec<String>,
-    /// Connects as this user; with --password-file.
-    #[arg(long, value_name = "NAME", requires = "password_file")]
-    user: Option<String>,
-    /// A file with the user's password.
-    #[arg(long, value_name = "FILE")]
-    password_file: Option<PathBuf>,
+    /// They hold everything that `mq provision` makes.
+    #[command(flatten)]
+    servers: ServerFlags,
     /// Partitions that the servers have.
     #[arg(long, default_value_t = 1)]
     partitions: u64,
@@ -64,13 +57,8 @@ pub(super) async fn run(args: &NatsUnitArgs) -> anyhow::Result<()> {
         ..TopologyInput::default()
     };
     let spec = input.check().map_err(|found| anyhow::anyhow!("{found:?}"))?;
-    let connect = ConnectOptions {
-        urls: args.servers.clone(),
-        name: "wavehouse bench".to_owned(),
-        user: args.user.clone(),
-        password_file: args.password_file.clone(),
-        ..ConnectOptions::default()
-    };
+    // The queue decides itself where its answers come back.
+    let connect = args.servers.options(None, String::new());
     let table = TableRef::new(TenantId::default(), TableName::parse(&args.table)?);
     let unit = spec.placement().unit_for(&table);
     let mut options = Options::new(spec, connect);

@@ -11,7 +11,7 @@ use super::{FAILED, Refusal};
 
 /// Where the servers are, and who asks.
 #[derive(Debug, Clone, Default, Args)]
-pub(super) struct ServerFlags {
+pub(crate) struct ServerFlags {
     /// Message servers, nats://host:4222 or tls://host:4222; may be repeated.
     #[arg(long = "server", value_name = "URL", value_delimiter = ',')]
     pub(super) servers: Vec<String>,
@@ -44,12 +44,12 @@ pub(super) struct ServerFlags {
     tls_first: bool,
     /// How long to wait for the servers: for a connection, and while a cluster elects its leaders.
     #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = parse_duration)]
-    pub(super) wait: Duration,
+    pub(crate) wait: Duration,
 }
 
 impl ServerFlags {
     /// What the client wants; `inbox_prefix` is where answers come back.
-    pub(super) fn options(&self, js_domain: Option<String>, inbox_prefix: String) -> ConnectOptions {
+    pub(crate) fn options(&self, js_domain: Option<String>, inbox_prefix: String) -> ConnectOptions {
         ConnectOptions {
             urls: self.servers.clone(),
             name: "wavehouse mq".to_owned(),
@@ -72,7 +72,7 @@ impl ServerFlags {
 }
 
 /// Connects, waiting for a server at most so long.
-pub(super) async fn connect(options: &ConnectOptions, wait: Duration) -> Result<Connection, Refusal> {
+pub(crate) async fn connect(options: &ConnectOptions, wait: Duration) -> Result<Connection, Refusal> {
     let connection = Connection::open(options).await.map_err(|invalid| {
         let told: String = invalid.0.iter().map(|finding| format!("\n  {finding}")).collect();
         Refusal { text: format!("mq: the servers cannot be reached like this:{told}"), code: super::USAGE }
