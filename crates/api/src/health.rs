@@ -84,16 +84,7 @@ pub(crate) fn content_free(shared: &Shared, headers: &HeaderMap) -> Result<Respo
 
 /// What is running.
 pub(crate) fn version(shared: &Shared) -> Response<Body> {
-    let version = &shared.options.version;
-    let value = json!({
-        "version": version.version,
-        "git_commit": version.git_commit,
-        "build_time": version.build_time,
-        // A key that clients of the reference expect; there is no Go in here.
-        "go_version": "",
-        "rust_version": version.rust_version,
-    });
-    json(Bytes::from(format!("{value}\n")))
+    json(Bytes::from(format!("{}\n", shared.options.version.answer())))
 }
 
 /// Every metric of the process.

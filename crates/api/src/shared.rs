@@ -33,6 +33,21 @@ pub struct VersionInfo {
     pub rust_version: String,
 }
 
+impl VersionInfo {
+    /// What `GET /version` answers, on every process.
+    #[must_use]
+    pub fn answer(&self) -> serde_json::Value {
+        serde_json::json!({
+            "version": self.version,
+            "git_commit": self.git_commit,
+            "build_time": self.build_time,
+            // A key that clients of the reference expect; there is no Go in here.
+            "go_version": "",
+            "rust_version": self.rust_version,
+        })
+    }
+}
+
 /// Over how many moments the signs of life of quiet streams are spread.
 const KEEPALIVE_STEPS: u32 = 64;
 

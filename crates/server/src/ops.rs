@@ -66,7 +66,7 @@ impl Ops {
         match path {
             "/livez" | "/healthz" | "/health" => told(StatusCode::OK, &json!({"status": "ok"})),
             "/readyz" | "/ready" => self.ready(stopping).await,
-            "/version" => told(StatusCode::OK, &self.version()),
+            "/version" => told(StatusCode::OK, &self.version.answer()),
             _ if path.starts_with("/v1/ops") => refuse(ops_status(request.headers()), "not served here"),
             _ => refuse(StatusCode::NOT_FOUND, "not found"),
         }
@@ -102,16 +102,6 @@ impl Ops {
             BrokerHealth::Good => None,
             BrokerHealth::Refusing { reason } | BrokerHealth::Failed { reason } => Some(reason.clone()),
         }
-    }
-
-    fn version(&self) -> Value {
-        json!({
-            "version": self.version.version,
-            "git_commit": self.version.git_commit,
-            "build_time": self.version.build_time,
-            "go_version": "",
-            "rust_version": self.version.rust_version,
-        })
     }
 }
 
