@@ -2,7 +2,8 @@
 //!
 //! Every route takes the same filter in its query string: `table`, `code`, `from`, `until` (RFC 3339, when the row was
 //! buried) and `id` (one letter). Replaying publishes first and removes after, so a crash in between leaves a letter
-//! that has been sent, never one that is lost.
+//! that has been sent, never one that is lost. A letter that is no row, such as a message that could not be read, is never
+//! sent on: it stays until it is dropped.
 
 use bytes::{BufMut, BytesMut};
 use http::Response;
@@ -98,9 +99,20 @@ struct Changed {
     matched: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     replayed: Option<u64>,
+    /// Letters that stay because they are no rows; only told when there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_rows: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dropped: Option<u64>,
     dry_run: bool,
+}
+
+/// Letters that a request went through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Gone {
+    matched: u64,
+    /// Those of them that cannot be replayed.
+    not_rows: u64,
 }
 
 /// `GET /v1/ops/dlq/stats[?table=]`: how many, by table.
@@ -163,25 +175,27 @@ impl Act {
 /// `POST /v1/ops/dlq/replay`: publishes the rows again, then removes their letters.
 pub(crate) async fn replay(shared: &Shared, query: &Query) -> Result<Response<Body>, ApiError> {
     let act = Act::Replay.unless_dry(query);
-    let matched = each_step(shared, Wanted::of_one_table(shared, query)?, act).await?;
-    let replayed = Some(if act == Act::Replay { matched } else { 0 });
-    serialized(&Changed { matched, replayed, dropped: None, dry_run: act == Act::Nothing })
+    let Gone { matched, not_rows } = each_step(shared, Wanted::of_one_table(shared, query)?, act).await?;
+    let replayed = Some(if act == Act::Replay { matched - not_rows } else { 0 });
+    let not_rows = Some(not_rows).filter(|count| *count > 0);
+    serialized(&Changed { matched, replayed, not_rows, dropped: None, dry_run: act == Act::Nothing })
 }
 
 /// `DELETE /v1/ops/dlq`: removes letters for good.
 pub(crate) async fn remove(shared: &Shared, query: &Query) -> Result<Response<Body>, ApiError> {
     let act = Act::Drop.unless_dry(query);
-    let matched = each_step(shared, Wanted::of_one_table(shared, query)?, act).await?;
+    let Gone { matched, .. } = each_step(shared, Wanted::of_one_table(shared, query)?, act).await?;
     let dropped = Some(if act == Act::Drop { matched } else { 0 });
-    serialized(&Changed { matched, replayed: None, dropped, dry_run: act == Act::Nothing })
+    let dry_run = act == Act::Nothing;
+    serialized(&Changed { matched, replayed: None, not_rows: None, dropped, dry_run })
 }
 
-/// Goes through the letters that match now, a step at a time, and says how many there were. What is buried meanwhile is
+/// Goes through the letters that match now, a step at a time, and counts them. What is buried meanwhile is
 /// not among them, so rows that are refused again do not go round.
-async fn each_step(shared: &Shared, mut wanted: Wanted, act: Act) -> Result<u64, ApiError> {
+async fn each_step(shared: &Shared, mut wanted: Wanted, act: Act) -> Result<Gone, ApiError> {
     let now = shared.clock.now();
     wanted.filter.until = Some(wanted.filter.until.map_or(now, |until| until.min(now)));
-    let (mut matched, mut after) = (0, None);
+    let (mut gone, mut after) = (Gone::default(), None);
     loop {
         let page = shared.broker.letters(&wanted.filter, after.as_ref(), STEP).await;
         let page = page.map_err(|error| unreachable(&error))?;
@@ -189,9 +203,13 @@ async fn each_step(shared: &Shared, mut wanted: Wanted, act: Act) -> Result<u64,
             .letters
             .last()
             .map(|letter| LetterCursor { table: letter.table.table.clone(), position: letter.position });
-        let letters: Vec<DeadLetter> =
+        let mut letters: Vec<DeadLetter> =
             page.letters.into_iter().filter(|letter| wanted.takes(letter)).collect();
-        matched += letters.len() as u64;
+        gone.matched += letters.len() as u64;
+        gone.not_rows += letters.iter().filter(|letter| !is_row(letter)).count() as u64;
+        if act == Act::Replay {
+            letters.retain(is_row);
+        }
         if let Some(first) = letters.first().filter(|_| act != Act::Nothing) {
             if act == Act::Replay {
                 publish(shared, &letters).await?;
@@ -201,7 +219,7 @@ async fn each_step(shared: &Shared, mut wanted: Wanted, act: Act) -> Result<u64,
             dropped.map_err(|error| unreachable(&error))?;
         }
         if !page.more {
-            return Ok(matched);
+            return Ok(gone);
         }
     }
 }
@@ -233,6 +251,13 @@ async fn publish(shared: &Shared, letters: &[DeadLetter]) -> Result<(), ApiError
         result.map_err(|error| ApiError::from(&error))?;
     }
     Ok(())
+}
+
+/// Whether a letter's content is what can be sent on: one JSON object in one line.
+fn is_row(letter: &DeadLetter) -> bool {
+    let is_object =
+        || serde_json::from_slice::<&RawValue>(&letter.line).is_ok_and(|row| row.get().starts_with('{'));
+    !letter.line.contains(&b'\n') && is_object()
 }
 
 fn view(letter: &DeadLetter) -> View<'_> {

@@ -25,7 +25,7 @@ use crate::record::fence;
 use crate::shared::{Shared, lock};
 use crate::sharing::{Fence, Sharing};
 use crate::topology;
-use crate::unit::Units;
+use crate::unit::{Units, UnreadableMessages};
 
 /// What a tenant may use where nobody said otherwise. This queue bounds topics and partitions, not tenants, and its
 /// history keeps rows for as long as the stream's age says.
@@ -42,6 +42,7 @@ pub struct NatsBroker {
     letters: Letters,
     sharing: Arc<Sharing>,
     units: Arc<Units>,
+    unreadable: Arc<UnreadableMessages>,
     limits: Mutex<HashMap<TenantId, TenantLimits>>,
     health: Arc<watch::Sender<BrokerHealth>>,
     /// They end with the broker.
@@ -67,13 +68,16 @@ impl NatsBroker {
         let history = History::new(shared.jetstream.clone(), Arc::clone(&spec), shared.closed.clone());
         let letters = Letters::new(shared.jetstream.clone(), spec, shared.topology_ok.clone());
         let sharing = Sharing::new(Arc::clone(&shared), fence_by(Arc::clone(&shared)));
+        let unreadable = Arc::<UnreadableMessages>::default();
+        let units = Units::new(letters.clone(), Arc::clone(&unreadable));
         Ok(Arc::new(Self {
             shared,
             publisher,
             history,
             letters,
             sharing: Arc::new(sharing),
-            units: Arc::default(),
+            units: Arc::new(units),
+            unreadable,
             limits: Mutex::default(),
             health,
             _watchers: watchers,
@@ -97,6 +101,12 @@ impl NatsBroker {
     #[must_use]
     pub fn history_behind(&self) -> watch::Receiver<Option<Duration>> {
         self.shared.history_behind.subscribe()
+    }
+
+    /// How many messages of the units that were open here could not be read.
+    #[must_use]
+    pub fn unreadable(&self) -> Arc<UnreadableMessages> {
+        Arc::clone(&self.unreadable)
     }
 }
 

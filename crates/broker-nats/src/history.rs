@@ -28,7 +28,7 @@ mod reader;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
@@ -41,6 +41,7 @@ use wavehouse_topology::TopologySpec;
 
 pub use origins::Origins;
 
+use crate::shared::wall_clock;
 use cursor::{Begin, Cursor};
 use origins::Snapshot;
 use place::Place;
@@ -155,7 +156,7 @@ impl History {
         let mut cursor = Cursor::new(begin);
         self.open_holes(&mut cursor, start, filter, &info);
         let end = (!live).then_some(info.state.last_seq);
-        let reader = Reader::new(self, wanted, cursor, Place::new(at, &info, now()), end);
+        let reader = Reader::new(self, wanted, cursor, Place::new(at, &info, wall_clock()), end);
         reader.started().await.map_err(unreadable)
     }
 
@@ -170,7 +171,7 @@ impl History {
         let HistoryFilter::Table(table) = filter else { return };
         match start {
             HistoryStart::Since(since) => {
-                let lost = place::lost_until(info, now());
+                let lost = place::lost_until(info, wall_clock());
                 if lost.is_some_and(|until| since < until) {
                     cursor.open_hole(table, Some(since));
                 }
@@ -279,12 +280,6 @@ impl HistoryStream for Stream {
 
 fn unreadable(error: CallError) -> HistoryError {
     HistoryError::Unreadable { reason: error.to_string() }
-}
-
-/// The time by this machine's clock.
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 impl HistoryCounts {

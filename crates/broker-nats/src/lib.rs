@@ -34,3 +34,4 @@ pub use letters::{LETTER_HEADER_BYTES, LETTERS_READ_MAX, Letters};
 pub use open::OpenError;
 pub use options::Options;
 pub use topology::{history_behind, observe};
+pub use unit::{UnreadableCount, UnreadableMessages};

@@ -10,7 +10,7 @@ mod verdict;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -22,7 +22,7 @@ use wavehouse_core::{Position, RowBlock, Sequence, TableRef};
 use self::attempt::{Sealed, publish};
 use self::lane::{Waiting, seal};
 use crate::flood::Floods;
-use crate::shared::{Shared, lock};
+use crate::shared::{Shared, lock, wall_clock};
 
 /// Longest wait, when closing, for messages that are on their way.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
@@ -163,7 +163,7 @@ impl Inner {
 /// Sends a lane's messages one after the other until nothing waits.
 async fn run(inner: Arc<Inner>, table: TableRef) {
     while let Some(sealed) = inner.next(&table) {
-        let sent_ms = wall_clock_ms();
+        let sent_ms = wall_clock().as_millis();
         let outcome = publish(&inner.shared, &sealed).await;
         inner.let_go(&mut lock(&inner.intake), &sealed.parts);
         let log = inner.shared.partition(sealed.unit.partition).map(|partition| partition.log);
@@ -179,10 +179,4 @@ async fn run(inner: Arc<Inner>, table: TableRef) {
             row += rows;
         }
     }
-}
-
-/// Only helps to find rows again: a message is stored a moment after it was sent.
-fn wall_clock_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -120,6 +120,12 @@ impl Record {
         self.flush(version).await
     }
 
+    /// Whether a cut of the table that is recorded, or was when the unit was opened, reaches over a sequence.
+    pub(crate) fn covers(&self, table: &TableRef, sequence: u64) -> bool {
+        let wanted = lock(&self.wanted);
+        wanted.cuts.get(table).is_some_and(|cut| (cut.first.0..=cut.last.0).contains(&sequence))
+    }
+
     /// Forgets cuts whose blocks are all acked; the next write leaves them out. Gives back which version that is.
     pub(crate) fn forget(&self, is_done: impl Fn(&Cut) -> bool) -> u64 {
         let mut wanted = lock(&self.wanted);

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use wavehouse_core::{LogId, PartitionId, UnitId};
+use wavehouse_core::{LogId, PartitionId, Timestamp, UnitId};
 use wavehouse_nats::{Connection, JetStream};
 use wavehouse_topology::TopologySpec;
 
@@ -101,6 +101,12 @@ impl Shared {
             tracing::error!(what, "what must be on the message servers is not there");
         }
     }
+}
+
+/// The time by this machine's clock.
+pub(crate) fn wall_clock() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Locks, whatever became of an earlier holder: nothing is left half done under these locks.

@@ -13,6 +13,7 @@ mod acks;
 mod deliveries;
 mod puller;
 mod shelf;
+mod unreadable;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -30,6 +31,8 @@ use wavehouse_topology::limits::{ACK_WAIT, PRIORITY_GROUP};
 use self::acks::Acks;
 use self::deliveries::{Control, Reader};
 use self::shelf::Shelf;
+pub use self::unreadable::{UnreadableCount, UnreadableMessages};
+use crate::letters::Letters;
 use crate::record::{Record, RecordError};
 use crate::shared::{Shared, UnitPlace, lock};
 use crate::sharing::is_pinned;
@@ -47,10 +50,18 @@ const PULLS_END_LOOK: Duration = Duration::from_millis(100);
 const TOLD_IN_ACK_WAIT: u32 = 3;
 
 /// The units that are open in this process.
-#[derive(Default)]
-pub(crate) struct Units(Mutex<HashMap<UnitId, Option<Arc<Unit>>>>);
+pub(crate) struct Units {
+    open: Mutex<HashMap<UnitId, Option<Arc<Unit>>>>,
+    /// Where messages go that cannot be read.
+    letters: Letters,
+    unreadable: Arc<UnreadableMessages>,
+}
 
 impl Units {
+    pub(crate) fn new(letters: Letters, unreadable: Arc<UnreadableMessages>) -> Self {
+        Self { open: Mutex::default(), letters, unreadable }
+    }
+
     /// Opens a unit.
     ///
     /// # Errors
@@ -66,7 +77,7 @@ impl Units {
         }
         let place = shared.unit_place(unit).ok_or(OpenUnitError::Unknown(unit))?;
         {
-            let mut open = lock(&self.0);
+            let mut open = lock(&self.open);
             if open.contains_key(&unit) {
                 return Err(OpenUnitError::Open(unit));
             }
@@ -76,14 +87,14 @@ impl Units {
         let mut slot = Slot { units: Arc::clone(self), unit, kept: false };
         let opened = Unit::open(shared, place, unit, budget, Arc::clone(self)).await;
         let (opened, there) = opened.map_err(|error| error.told(unit))?;
-        lock(&self.0).insert(unit, Some(there));
+        lock(&self.open).insert(unit, Some(there));
         slot.kept = true;
         Ok(opened)
     }
 
     /// Gives every unit up.
     pub(crate) async fn close(&self) {
-        let open: Vec<Arc<Unit>> = lock(&self.0).values().flatten().cloned().collect();
+        let open: Vec<Arc<Unit>> = lock(&self.open).values().flatten().cloned().collect();
         join_all(open.iter().map(|unit| unit.release())).await;
     }
 }
@@ -98,7 +109,7 @@ struct Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if !self.kept {
-            lock(&self.units.0).remove(&self.unit);
+            lock(&self.units.open).remove(&self.unit);
         }
     }
 }
@@ -317,7 +328,7 @@ impl Unit {
         drop(inner);
         self.shared.pool.let_go(left.rows, left.bytes);
         lock(&self.tasks).abort_all();
-        lock(&self.units.0).remove(&self.id);
+        lock(&self.units.open).remove(&self.id);
         self.wake();
     }
 }

@@ -239,6 +239,14 @@ async fn change(
     }
     let body = gateway.ask(method, path, &parameters).await?;
     let answer: serde_json::Value = serde_json::from_str(&body).context("the answer is not JSON")?;
-    let matched = answer.get("matched").and_then(serde_json::Value::as_u64).unwrap_or_default();
-    Ok(if dry_run { format!("{matched} would be {done}\n") } else { format!("{matched} {done}\n") })
+    let number = |name: &str| answer.get(name).and_then(serde_json::Value::as_u64).unwrap_or_default();
+    let (matched, not_rows) = (number("matched"), number("not_rows"));
+    let gone = matched.saturating_sub(not_rows);
+    let mut text = if dry_run { format!("{gone} would be {done}\n") } else { format!("{gone} {done}\n") };
+    if not_rows > 0 {
+        text.push_str(&format!(
+            "{not_rows} are no rows and stay: see them with `wavehouse dlq ls`, drop them\n"
+        ));
+    }
+    Ok(text)
 }

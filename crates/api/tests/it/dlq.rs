@@ -64,6 +64,27 @@ async fn letters_are_replayed_and_removed() {
 }
 
 #[tokio::test]
+async fn what_is_no_row_is_not_replayed() {
+    let (_engine, api) = start().await;
+    let no_rows =
+        ["WHB\u{1}\u{fffd}", "{\"a\":1}\n{\"a\":2}", "[1]", "7", ""].iter().enumerate().map(|(row, line)| {
+            let row = u32::try_from(row).unwrap();
+            DeadLetter { line: (*line).into(), code: None, ..letter("v", row, 0) }
+        });
+    api.broker.bury(no_rows.chain([letter("v", 7, 117)]).collect()).await.unwrap();
+    let post = async |path: &str| api.send("POST", path, &[], "").await.json();
+    let dry = post("/v1/ops/dlq/replay?table=v&dry_run").await;
+    assert_eq!(dry, serde_json::json!({"matched": 6, "replayed": 0, "not_rows": 5, "dry_run": true}));
+    let done = post("/v1/ops/dlq/replay?table=v").await;
+    assert_eq!(done, serde_json::json!({"matched": 6, "replayed": 1, "not_rows": 5, "dry_run": false}));
+    assert_eq!(api.stored().await, ["{\"a\":7}"]);
+    let left = api.send("GET", "/v1/ops/dlq?table=v", &[], "").await.json();
+    assert_eq!(left["letters"].as_array().unwrap().len(), 5, "they stay: {left}");
+    let gone = api.send("DELETE", "/v1/ops/dlq?table=v", &[], "").await.json();
+    assert_eq!(gone, serde_json::json!({"matched": 5, "dropped": 5, "dry_run": false}));
+}
+
+#[tokio::test]
 async fn bad_questions_are_answered() {
     let (_engine, api) = start().await;
     for (method, path, error) in [

@@ -14,7 +14,8 @@ use super::consumer::{Came, Consumer};
 use super::copy::{Copy, CopyHead, Unreadable};
 use super::cursor::{Cursor, Verdict};
 use super::place::{Past, Place, Seen};
-use super::{History, HistoryCounts, Origins, now};
+use super::{History, HistoryCounts, Origins};
+use crate::shared::wall_clock;
 
 /// Wait before something that failed is tried again; doubles up to [`RETRY_MS_MAX`].
 const RETRY_MS: u64 = 100;
@@ -201,7 +202,7 @@ impl Reader {
         if !self.caught_up && !self.is_drained().await {
             return Ok(());
         }
-        self.place.drained(now());
+        self.place.drained(wall_clock());
         if self.caught_up { Ok(()) } else { self.reached_end(events).await }
     }
 

@@ -55,10 +55,13 @@ impl Buried {
         let stored = Timestamp::parse_rfc3339(&message.time).unwrap_or_default();
         let own = Position::new(log_id(stream, "letters"), Sequence(message.sequence), 0);
         let buried_at = time(BURIED).unwrap_or(stored);
-        let line = message.payload.strip_suffix(b"\n").map(<[u8]>::len).unwrap_or(message.payload.len());
+        let position = text(POSITION).and_then(|text| text.parse().ok());
+        // Other programs end a row's line; what this one buried is kept to the byte.
+        let is_ended = position.is_none() && message.payload.ends_with(b"\n");
+        let line = message.payload.len() - usize::from(is_ended);
         let letter = DeadLetter {
             table: table_of(key),
-            position: text(POSITION).and_then(|text| text.parse().ok()).unwrap_or(own),
+            position: position.unwrap_or(own),
             received_at: time(RECEIVED).unwrap_or(buried_at),
             buried_at,
             code: text(CODE).and_then(|text| text.parse().ok()),

@@ -21,6 +21,7 @@ use wavehouse_topology::limits::{PIN_RENEWAL, PRIORITY_GROUP, PULL_MESSAGES_MAX}
 use self::end::{End, end_of, follows};
 use super::Unit;
 use super::shelf::Known;
+use super::unreadable::{Found, Reason};
 use crate::letters::table_of;
 use crate::shared::lock;
 
@@ -52,12 +53,15 @@ struct Pulling {
     nobody: u32,
     /// The durable's number of the last delivery; none when it is not known.
     delivered: Option<u64>,
+    /// What the last pull brought that cannot be read.
+    unreadable: Vec<Found>,
 }
 
 /// Pulls until the unit is over. The durable has made so many deliveries since it was put back.
 pub(super) async fn run(unit: Arc<Unit>, puller: Puller, delivered: u64) {
     let (last, delivered) = (Instant::now(), Some(delivered));
-    let mut pulling = Pulling { unit, puller, last, block_rows: 1, extra: 0, nobody: 0, delivered };
+    let mut pulling =
+        Pulling { unit, puller, last, block_rows: 1, extra: 0, nobody: 0, delivered, unreadable: Vec::new() };
     while !pulling.unit.is_over() {
         match pulling.step() {
             Step::Pull(batch) => pulling.pull(batch).await,
@@ -118,6 +122,7 @@ impl Pulling {
         }
         self.last = Instant::now();
         let end = self.exchange(batch).await;
+        unit.bury(self.unreadable.drain(..)).await;
         self.ended(end).await;
     }
 
@@ -144,7 +149,7 @@ impl Pulling {
                     left -= 1;
                     is_whole = is_whole && follows(&mut self.delivered, message.address.consumer_sequence);
                     if is_whole {
-                        self.take_in(*message);
+                        self.take_in(message);
                     }
                 }
                 Ok(Some(Pulled::Status { pull, status })) if pull == number && !status.goes_on() => {
@@ -253,7 +258,7 @@ impl Pulling {
         }
     }
 
-    fn take_in(&mut self, message: Delivered) {
+    fn take_in(&mut self, message: Box<Delivered>) {
         let unit = &self.unit;
         let sequence = message.address.stream_sequence;
         let mut inner = lock(&unit.inner);
@@ -281,15 +286,15 @@ impl Pulling {
         let block = match decode_block(table.clone(), &message.payload) {
             Ok(block) if is_known => block,
             unreadable => {
-                let reason = unreadable
-                    .map_or_else(|error| error.to_string(), |_| "its subject names no table".to_owned());
-                tracing::error!(unit = %unit.id, sequence, %table, %reason, "a message cannot be read, it is kept");
-                inner.shelf.put_damaged(&table, sequence, message.reply, now);
+                let reason = unreadable.map_or_else(Reason::of, |_| Reason::NoTable);
+                inner.shelf.put_damaged(&table, sequence, message.reply.clone(), now);
+                drop(inner);
+                self.unreadable.extend(unit.found(table, reason, *message));
                 return;
             }
         };
         if block.rows() == 0 {
-            inner.shelf.put_acked(&table, sequence, message.reply);
+            inner.shelf.put_acked(sequence, message.reply);
             inner.acks.push(sequence);
             drop(inner);
             unit.acked.notify_one();

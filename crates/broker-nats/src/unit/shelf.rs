@@ -28,7 +28,7 @@ pub(super) enum Known {
     New,
     /// It is here; its address was renewed.
     Held,
-    /// It is here and acked, or was a moment ago: it wants another ack.
+    /// It is here and acked, or was a moment ago: it wants another ack, at its new address.
     Acked,
 }
 
@@ -144,7 +144,10 @@ impl Shelf {
                 reply.clone_into(&mut held.reply);
                 if matches!(held.state, State::Acked) { Known::Acked } else { Known::Held }
             }
-            None if self.recent_set.contains(&sequence) => Known::Acked,
+            None if self.recent_set.contains(&sequence) => {
+                self.put_acked(sequence, reply.to_owned());
+                Known::Acked
+            }
             None => Known::New,
         }
     }
@@ -185,11 +188,32 @@ impl Shelf {
     }
 
     /// A block without rows, which nobody is handed: it only wants its ack.
-    pub(super) fn put_acked(&mut self, table: &TableRef, sequence: u64, reply: String) {
+    pub(super) fn put_acked(&mut self, sequence: u64, reply: String) {
+        // Nobody asks for the table of what is acked.
+        let (table, state) = (0, State::Acked);
+        self.held.insert(sequence, Held { table, stored: None, reply, rows: 0, bytes: 0, attempt: 0, state });
+    }
+
+    /// A message that cannot be read lies with the dead letters: it only wants its ack.
+    pub(super) fn buried(&mut self, table: &TableRef, sequence: u64) {
+        let Some(held) = self.held.get_mut(&sequence).filter(|held| matches!(held.state, State::Damaged))
+        else {
+            return;
+        };
+        held.state = State::Acked;
+        take(&mut self.kept, 0, 0);
         let number = self.number(table);
-        let state = State::Acked;
-        let held = Held { table: number, stored: None, reply, rows: 0, bytes: 0, attempt: 0, state };
-        self.held.insert(sequence, held);
+        if let Some(table) = self.tables.get_mut(number as usize) {
+            table.damaged.remove(&sequence);
+        }
+    }
+
+    /// Forgets a message that cannot be read until it comes again; that there is one stays known.
+    pub(super) fn let_go(&mut self, sequence: u64) {
+        if self.held.get(&sequence).is_some_and(|held| matches!(held.state, State::Damaged)) {
+            self.held.remove(&sequence);
+            take(&mut self.kept, 0, 0);
+        }
     }
 
     /// Hands out the next block, if one may go out now.
@@ -282,8 +306,9 @@ impl Shelf {
     pub(super) fn confirmed(&mut self, sequence: u64) {
         if self.held.get(&sequence).is_some_and(|held| matches!(held.state, State::Acked)) {
             self.held.remove(&sequence);
-            self.recent.push_back(sequence);
-            self.recent_set.insert(sequence);
+            if self.recent_set.insert(sequence) {
+                self.recent.push_back(sequence);
+            }
             if self.recent.len() > RECENT_MAX
                 && let Some(oldest) = self.recent.pop_front()
             {

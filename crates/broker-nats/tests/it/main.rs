@@ -14,6 +14,8 @@ mod cases_units;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod extras;
+#[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod history;
@@ -28,6 +30,8 @@ mod publish;
 #[cfg(test)]
 mod rules;
 #[cfg(test)]
+mod signs;
+#[cfg(test)]
 mod stage;
 #[cfg(test)]
 mod suites;
@@ -39,5 +43,7 @@ mod topology;
 mod troubles;
 #[cfg(test)]
 mod units;
+#[cfg(test)]
+mod unreadable;
 #[cfg(test)]
 mod workers;

@@ -64,7 +64,7 @@ impl ClickHouse {
         self.0.lock().unwrap().stored.clear();
     }
 
-    fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.tables(|tables| tables.stored.values().map(Vec::len).sum())
     }
 }
@@ -229,6 +229,28 @@ pub(crate) async fn landed(clickhouse: &ClickHouse, tables: &[TableRef], each: u
         for table in tables {
             let rows = &stored.stored[table];
             assert!(rows.iter().copied().eq(0..each), "{table}: {} rows of {each}", rows.len());
+        }
+    });
+}
+
+/// Every row of every table in order, and once but for those of blocks that their sender had to send again.
+pub(crate) async fn landed_but_for(clickhouse: &ClickHouse, sent: &[(TableRef, u64, BTreeSet<u64>)]) {
+    let is_whole = |rows: &[u64], each: u64| rows.iter().collect::<BTreeSet<_>>().len() as u64 == each;
+    wait_for("every row", Duration::from_secs(60), async || {
+        clickhouse.tables(|all| {
+            sent.iter()
+                .all(|(table, each, _)| is_whole(all.stored.get(table).map_or(&[], Vec::as_slice), *each))
+        })
+    })
+    .await;
+    clickhouse.tables(|all| {
+        for (table, each, doubtful) in sent {
+            let (mut seen, mut again) = (BTreeSet::new(), BTreeSet::new());
+            let (again_or_first, firsts): (Vec<u64>, Vec<u64>) =
+                all.stored[table].iter().partition(|row| !seen.insert(**row));
+            again.extend(again_or_first.iter().map(|row| row - row % 10));
+            assert!(firsts.iter().copied().eq(0..*each), "{table}: out of order");
+            assert!(again.is_subset(doubtful), "{table}: {again:?} twice, sent again were {doubtful:?}");
         }
     });
 }

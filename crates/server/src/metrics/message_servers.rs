@@ -1,15 +1,18 @@
-//! The queue on message servers: is a server connected, is everything there, is the history with the rows.
+//! The queue on message servers: is a server connected, is everything there, is the history with the rows, and did
+//! something come that is no rows.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 use tokio::sync::watch;
-use wavehouse_broker_nats::NatsBroker;
+use wavehouse_broker_nats::{NatsBroker, UnreadableCount, UnreadableMessages};
 use wavehouse_nats::Link;
 
 /// Asks the queue when metrics are read.
@@ -18,6 +21,7 @@ pub(crate) struct MessageServers {
     link: watch::Receiver<Link>,
     topology_ok: watch::Receiver<bool>,
     history_behind: watch::Receiver<Option<Duration>>,
+    unreadable: Arc<UnreadableMessages>,
 }
 
 impl MessageServers {
@@ -27,6 +31,7 @@ impl MessageServers {
             link: broker.link(),
             topology_ok: broker.topology_ok(),
             history_behind: broker.history_behind(),
+            unreadable: broker.unreadable(),
         }
     }
 }
@@ -34,7 +39,7 @@ impl MessageServers {
 impl Collector for MessageServers {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let (connected, ok) = (self.link.borrow().connected, *self.topology_ok.borrow());
-        encode(connected, ok, *self.history_behind.borrow(), encoder)
+        encode(connected, ok, *self.history_behind.borrow(), &self.unreadable.counts(), encoder)
     }
 }
 
@@ -44,7 +49,9 @@ pub(super) struct Example;
 
 impl Collector for Example {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        encode(true, true, Some(Duration::ZERO), encoder)
+        let (tenant, table) = (String::new(), String::new());
+        let unreadable = UnreadableCount { tenant, table, reason: "malformed", disposition: "parked" };
+        encode(true, true, Some(Duration::ZERO), &[(unreadable, 0)], encoder)
     }
 }
 
@@ -52,8 +59,24 @@ fn encode(
     connected: bool,
     topology_ok: bool,
     history_behind: Option<Duration>,
+    unreadable: &[(UnreadableCount, u64)],
     mut encoder: DescriptorEncoder<'_>,
 ) -> Result<(), fmt::Error> {
+    let mut family = encoder.encode_descriptor(
+        "wavehouse_ingest_poison",
+        "Messages that cannot be read: parked among the dead letters, or kept in the queue",
+        None,
+        MetricType::Counter,
+    )?;
+    for (UnreadableCount { tenant, table, reason, disposition }, messages) in unreadable {
+        let labels = [
+            ("tenant", tenant.as_str()),
+            ("table", table.as_str()),
+            ("reason", *reason),
+            ("disposition", *disposition),
+        ];
+        ConstCounter::new(*messages).encode(family.encode_family(&labels)?)?;
+    }
     let mut gauge = |name, help, unit: Option<&Unit>, value: f64| {
         ConstGauge::new(value).encode(encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?)
     };

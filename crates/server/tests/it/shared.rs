@@ -85,6 +85,7 @@ async fn case_41_a_request_that_is_refused_is_seen_at_once() {
     let mut ingest = process(&engine, &servers, "ingest").await;
     reads_all(&ingest).await;
     assert_eq!(metric(&ingest, "wavehouse_mq_topology_ok").await, Some(1.0));
+    assert_eq!(metric(&ingest, "wavehouse_mq_connected").await, Some(1.0));
     servers.restrict("CONSUMER.MSG.NEXT.*.wh-ingest-3").await;
     ingest.wait_status("/readyz", 503).await;
     assert_eq!(metric(&ingest, "wavehouse_mq_topology_ok").await, Some(0.0));
@@ -93,7 +94,7 @@ async fn case_41_a_request_that_is_refused_is_seen_at_once() {
 
 #[tokio::test]
 async fn a_process_alone_may_have_both_roles_and_bury_rows() {
-    let (engine, servers) = ground().await;
+    let (engine, mut servers) = ground().await;
     let gateway = process(&engine, &servers, "api,ingest").await;
     send(&gateway, 0..2).await;
     wait_count(&engine, "rows", 2).await;
@@ -101,6 +102,22 @@ async fn a_process_alone_may_have_both_roles_and_bury_rows() {
     send(&gateway, 1_000..1_001).await;
     wait_for("a dead letter", SOON, async || {
         gateway.client().get("/v1/ops/dlq/stats").await.text.contains(r#""total":1"#)
+    })
+    .await;
+    let operator = servers.operator().await;
+    operator.publish("wh.ingest.0.0.0.rows", None, Bytes::from_static(b"no block")).await.unwrap();
+    wait_for("another one", SOON, async || {
+        let text = gateway.plain_client().get("/metrics").await.text;
+        text.contains(
+            r#"wavehouse_ingest_poison_total{tenant="0",table="rows",reason="unknown_format",disposition="parked"} 1"#,
+        )
+    })
+    .await;
+    let listed = gateway.client().get("/v1/ops/dlq?table=rows").await.text;
+    assert!(listed.contains(r#""row":"no block""#), "{listed}");
+    servers.server.kill9();
+    wait_for("the link to be seen as lost", SOON, async || {
+        metric(&gateway, "wavehouse_mq_connected").await == Some(0.0)
     })
     .await;
 }

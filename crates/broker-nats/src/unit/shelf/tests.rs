@@ -110,7 +110,9 @@ fn a_delivery_that_comes_again_is_known() {
         "it wants another ack"
     );
     shelf.confirmed(1);
-    assert_eq!((shelf.meet(1, "fourth"), shelf.reply(1)), (Known::Acked, None), "a moment ago");
+    assert_eq!((shelf.meet(1, "fourth"), shelf.reply(1)), (Known::Acked, Some("fourth")), "a moment ago");
+    shelf.confirmed(1);
+    assert_eq!(shelf.reply(1), None);
 }
 
 #[test]
@@ -130,6 +132,25 @@ fn what_is_known_of_a_range() {
         shelf.settle(ticket, Settlement::Ack, now);
     }
     assert!(shelf.is_acked(&a, 1, 5) && shelf.is_acked(&table("b"), 1, 9));
+}
+
+#[test]
+fn what_cannot_be_read_is_known_until_it_is_buried() {
+    let now = Instant::now();
+    let (mut shelf, a) = (shelf(AMPLE, &[("a", 2)], now), table("a"));
+    shelf.put_damaged(&a, 7, "reply.7".to_owned(), now);
+    assert_eq!((shelf.meet(7, "again"), shelf.kept().0), (Known::Held, 2));
+    shelf.let_go(7);
+    assert!(shelf.is_damaged(&a, 7, 7) && shelf.reply(7).is_none(), "it is to come again");
+    assert_eq!((shelf.meet(7, "third"), shelf.kept().0), (Known::New, 1));
+    shelf.put_damaged(&a, 7, "third".to_owned(), now);
+    shelf.buried(&a, 7);
+    assert!(!shelf.is_damaged(&a, 7, 7) && shelf.is_acked(&a, 7, 7));
+    assert_eq!((shelf.reply(7), shelf.kept().0), (Some("third"), 1), "it wants its ack");
+    shelf.confirmed(7);
+    shelf.buried(&a, 2);
+    shelf.let_go(2);
+    assert_eq!(all(&mut shelf, now), [2], "a block that can be read is neither");
 }
 
 #[test]
