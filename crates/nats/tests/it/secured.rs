@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::{Value, json};
 use wavehouse_nats::{ConnectOptions, Connection, TlsOptions};
 use wavehouse_testkit::{NATS_VERSION, NatsServer, wait_for};
 
@@ -22,6 +25,71 @@ async fn an_nkey_proves_who_we_are() {
         .await
         .expect("good options");
     wait_connected(&known).await;
+    wait_for("the stranger to be refused", LONG, async || server.log().contains("authentication error"))
+        .await;
+    assert!(!stranger.is_connected());
+}
+
+/// What an issuer says of a subject, as servers want it: signed claims of the second version.
+fn jwt(issuer: &nkeys::KeyPair, subject: &nkeys::KeyPair, claims: Value) -> String {
+    let head = json!({"typ": "JWT", "alg": "ed25519-nkey"});
+    let body = json!({
+        "jti": "test", "iat": 1_700_000_000, "iss": issuer.public_key(), "sub": subject.public_key(), "name": "test",
+        "nats": claims,
+    });
+    let text = [head, body].map(|part| URL_SAFE_NO_PAD.encode(part.to_string())).join(".");
+    let signature = issuer.sign(text.as_bytes()).expect("a signature");
+    format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+/// A file of credentials as `nsc` writes it.
+fn creds(user: &nkeys::KeyPair, jwt: &str) -> String {
+    let seed = user.seed().expect("a seed");
+    format!(
+        "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n\
+         -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+    )
+}
+
+#[tokio::test]
+async fn a_credentials_file_proves_who_we_are_and_what_we_may() {
+    let (operator, account) = (nkeys::KeyPair::new_operator(), nkeys::KeyPair::new_account());
+    let of_operator = jwt(&operator, &operator, json!({"type": "operator", "version": 2}));
+    let limits = json!({"subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "wildcards": true,
+        "conn": -1, "leaf": -1, "mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1});
+    let of_account = jwt(&operator, &account, json!({"type": "account", "version": 2, "limits": limits}));
+    let server = NatsServer::start(&format!(
+        "operator: {of_operator}\nresolver: MEMORY\nresolver_preload: {{ {}: {of_account} }}",
+        account.public_key()
+    ))
+    .await;
+    let user = |issuer: &nkeys::KeyPair| {
+        let user = nkeys::KeyPair::new_user();
+        let may = json!({"allow": ["a.>"]});
+        let claims = json!({"type": "user", "version": 2, "subs": -1, "data": -1, "payload": -1, "pub": may, "sub": {}});
+        creds(&user, &jwt(issuer, &user, claims))
+    };
+    let open = async |name: &str, text: String| {
+        let file = server.dir().join(name);
+        fs::write(&file, text).expect("written");
+        let options = ConnectOptions {
+            urls: vec![server.url()],
+            creds_file: Some(file),
+            record_refusals_of: vec!["b.".to_owned()],
+            ..ConnectOptions::default()
+        };
+        Connection::open(&options).await.expect("good options")
+    };
+    let known = open("known.creds", user(&account)).await;
+    wait_connected(&known).await;
+    // The claims hold: one subject may be published to, another not.
+    let number = *known.refusals().borrow();
+    known.publish("a.b", None, "x".into()).await.expect("sent");
+    known.publish("b.a", None, "x".into()).await.expect("sent");
+    wait_for("a refusal", LONG, async || known.publish_refused_since(number, "b.a").is_some()).await;
+    assert!(known.publish_refused_since(number, "a.b").is_none());
+
+    let stranger = open("stranger.creds", user(&nkeys::KeyPair::new_account())).await;
     wait_for("the stranger to be refused", LONG, async || server.log().contains("authentication error"))
         .await;
     assert!(!stranger.is_connected());
