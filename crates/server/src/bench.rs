@@ -44,7 +44,7 @@ pub(crate) struct BenchArgs {
 enum BenchCommand {
     /// Post rows to a server and measure throughput and latency
     Ingest(ingest::IngestArgs),
-    /// Post rows at full speed and wait until ClickHouse holds them all
+    /// Post rows, at full speed or a given rate, and wait until ClickHouse holds them all
     EndToEnd(end_to_end::EndToEndArgs),
     /// Watch a table on many connections while rows are posted to it
     Stream(stream::StreamArgs),

@@ -14,6 +14,8 @@ mod cases_units;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod elections;
+#[cfg(test)]
 mod extras;
 #[cfg(test)]
 mod fixture;

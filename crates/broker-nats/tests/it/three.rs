@@ -21,7 +21,7 @@ use crate::workers::{ClickHouse, Process, Publisher, all_read, landed, landed_bu
 const LONG: Duration = Duration::from_secs(60);
 
 /// Waits until a server that was started again has all that the others have.
-async fn all_current(cluster: &NatsCluster, spec: &TopologySpec, asked: usize) {
+pub(crate) async fn all_current(cluster: &NatsCluster, spec: &TopologySpec, asked: usize) {
     let other = operator(cluster.node(asked)).await;
     let desired = Desired::new(spec).expect("it fits the store");
     wait_for("every copy to be current", LONG, async || {
@@ -35,6 +35,13 @@ async fn all_current(cluster: &NatsCluster, spec: &TopologySpec, asked: usize) {
         true
     })
     .await;
+}
+
+/// Which server leads a stream.
+pub(crate) async fn leader(cluster: &NatsCluster, stream: &str) -> usize {
+    let asked = operator(cluster.node(0)).await;
+    let led = asked.stream_info(stream).await.expect("it is there").cluster.expect("it has copies");
+    led["leader"].as_str().and_then(|name| cluster.number(name)).expect("a leader")
 }
 
 /// Publishes numbered rows to a table, one block after the other, until it is told to stop. A block that was not taken is
@@ -82,10 +89,7 @@ async fn a_partitions_leader_is_killed_while_rows_are_taken() {
     }
     for _ in 0..2 {
         sleep(Duration::from_secs(2)).await;
-        let asked = operator(cluster.node(0)).await;
-        let led =
-            asked.stream_info("WH_INGEST_0").await.expect("it is there").cluster.expect("it has copies");
-        let leader = led["leader"].as_str().and_then(|name| cluster.number(name)).expect("a leader");
+        let leader = leader(&cluster, "WH_INGEST_0").await;
         cluster.node_mut(leader).kill9();
         let before = clickhouse.count();
         wait_for("rows that were taken after it", LONG, async || clickhouse.count() > before + 1000).await;

@@ -1,4 +1,4 @@
-//! `bench end-to-end`: posts rows at full speed and waits until ClickHouse holds every one of them.
+//! `bench end-to-end`: posts rows, as fast as they are taken or at a given rate, and waits until ClickHouse holds every one of them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use super::load::{Live, Plan};
 use super::ops::Gateway;
 use super::result::Latency;
 use super::visible::{Point, lag};
-use super::{GatewayArgs, OutputArgs};
+use super::{GatewayArgs, OutputArgs, host};
 
 /// How often the accepted rows are read.
 const ACCEPTED_EVERY: Duration = Duration::from_millis(5);
@@ -33,6 +33,9 @@ pub(super) struct EndToEndArgs {
     /// Table that is made for the run and dropped after it.
     #[arg(long, default_value = "bench_end_to_end")]
     table: String,
+    /// Requests a second over all connections, due at fixed instants (open loop), in place of full speed.
+    #[arg(long, value_name = "REQUESTS")]
+    rate: Option<u32>,
     /// Leave the table with its rows.
     #[arg(long)]
     keep: bool,
@@ -62,13 +65,15 @@ pub(super) async fn run(args: &EndToEndArgs, key: Option<&str>) -> anyhow::Resul
         },
         connections: args.load.connections as usize,
         pipeline: 1,
-        rate: None,
+        rate: args.rate.map(f64::from),
         warmup: Duration::ZERO, // every row counts here
         measure: Duration::from_secs(args.load.seconds),
         refused_wait: Duration::from_millis(args.refused_wait_ms),
         stamp_from: None,
     };
     let live: Arc<Live> = Arc::default();
+    let inserts = async || host::inserts_in(&gateway.metrics().await.ok()?);
+    let inserts_before = inserts().await.unwrap_or(0);
     let begun = Instant::now();
     let loading = CancellationToken::new();
     let mut accepted = JoinSet::new();
@@ -89,6 +94,7 @@ pub(super) async fn run(args: &EndToEndArgs, key: Option<&str>) -> anyhow::Resul
     let shown = visible.join_next().await.context("nobody looked")???;
     let total = live.rows.load(Ordering::Relaxed);
     let stored = gateway.count(table).await?;
+    let inserts = inserts().await.map(|after| after.saturating_sub(inserts_before)).filter(|made| *made > 0);
     if !args.keep {
         gateway.sql(&format!("DROP TABLE `{table}` SYNC")).await?;
     }
@@ -102,6 +108,10 @@ pub(super) async fn run(args: &EndToEndArgs, key: Option<&str>) -> anyhow::Resul
         result.more.insert("stored_rows_per_s".into(), stored as f64 / all_there.as_secs_f64());
         result.more.insert("drain_s".into(), (all_there.as_secs_f64() - result.seconds).max(0.0));
         result.more.insert("rows_stored".into(), stored as f64);
+        if let Some(inserts) = inserts {
+            result.more.insert("rows_per_insert".into(), stored as f64 / inserts as f64);
+            result.more.insert("inserts_per_s".into(), inserts as f64 / all_there.as_secs_f64());
+        }
     }
     if let Some(lag) = Latency::of(&lag(&accepted, &shown)) {
         result.more.insert("lag_p50_ms".into(), lag.p50_us / 1_000.0);

@@ -73,14 +73,22 @@ fn flushes_in(stat: &str) -> Option<u64> {
 
 /// The sum of all counters of a metrics page whose names speak of fsyncs.
 pub(super) fn fsyncs_in(page: &str) -> Option<u64> {
+    counted(page, |name| name.contains("fsync") && name.ends_with("_total"))
+}
+
+/// Inserts into ClickHouse that a metrics page counts, over all tables.
+pub(super) fn inserts_in(page: &str) -> Option<u64> {
+    counted(page, |name| name == "wavehouse_ingest_inserts_total")
+}
+
+fn counted(page: &str, is_meant: impl Fn(&str) -> bool) -> Option<u64> {
     let counts: Vec<f64> = page
         .lines()
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| {
             let (sample, value) = line.rsplit_once(' ')?;
             let name = sample.split('{').next()?;
-            let counts = name.contains("fsync") && name.ends_with("_total");
-            counts.then(|| value.parse().ok())?
+            is_meant(name).then(|| value.parse().ok())?
         })
         .collect();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a counter")]
@@ -99,6 +107,9 @@ mod tests {
                     wavehouse_fsync_seconds_count 3\nwavehouse_fsync_seconds_sum 0.5\nother_total 4\n";
         assert_eq!(fsyncs_in(page), Some(12));
         assert_eq!(fsyncs_in("other_total 4\n"), None);
+        let page =
+            "wavehouse_ingest_inserts_total{table=\"a\"} 2\nwavehouse_ingest_inserts_total{table=\"b\"} 3\n";
+        assert_eq!(inserts_in(page), Some(5));
     }
 
     #[test]
