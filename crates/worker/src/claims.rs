@@ -188,7 +188,13 @@ impl Claims {
         for attempt in 1..=ANSWER_TRIES {
             match self.sharing.answer_as(session).await {
                 Ok(true) => return Some(session.clone()),
-                Ok(false) => return None,
+                Ok(false) => {
+                    tracing::warn!(
+                        "other processes are not permitted to ask this one whether it lives: should it die, its units \
+                         wait until its lease has lapsed"
+                    );
+                    return None;
+                }
                 Err(error) => {
                     let error = chain(&error);
                     tracing::warn!(attempt, %error, "other processes cannot ask this one yet");

@@ -21,7 +21,7 @@ use wavehouse_topology::limits::{PIN_RENEWAL, PRIORITY_GROUP, PULL_MESSAGES_MAX}
 use self::end::{End, end_of, follows};
 use super::Unit;
 use super::shelf::Known;
-use super::unreadable::{Found, Reason};
+use super::unreadable::{Burial, Reason};
 use crate::letters::table_of;
 use crate::shared::lock;
 
@@ -54,14 +54,14 @@ struct Pulling {
     /// The durable's number of the last delivery; none when it is not known.
     delivered: Option<u64>,
     /// What the last pull brought that cannot be read.
-    unreadable: Vec<Found>,
+    burials: Vec<Burial>,
 }
 
 /// Pulls until the unit is over. The durable has made so many deliveries since it was put back.
 pub(super) async fn run(unit: Arc<Unit>, puller: Puller, delivered: u64) {
     let (last, delivered) = (Instant::now(), Some(delivered));
     let mut pulling =
-        Pulling { unit, puller, last, block_rows: 1, extra: 0, nobody: 0, delivered, unreadable: Vec::new() };
+        Pulling { unit, puller, last, block_rows: 1, extra: 0, nobody: 0, delivered, burials: Vec::new() };
     while !pulling.unit.is_over() {
         match pulling.step() {
             Step::Pull(batch) => pulling.pull(batch).await,
@@ -122,7 +122,7 @@ impl Pulling {
         }
         self.last = Instant::now();
         let end = self.exchange(batch).await;
-        unit.bury(self.unreadable.drain(..)).await;
+        unit.bury(self.burials.drain(..)).await;
         self.ended(end).await;
     }
 
@@ -289,7 +289,7 @@ impl Pulling {
                 let reason = unreadable.map_or_else(Reason::of, |_| Reason::NoTable);
                 inner.shelf.put_damaged(&table, sequence, message.reply.clone(), now);
                 drop(inner);
-                self.unreadable.extend(unit.found(table, reason, *message));
+                self.burials.extend(unit.burial_of(table, reason, *message));
                 return;
             }
         };

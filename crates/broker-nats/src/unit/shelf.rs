@@ -3,6 +3,8 @@
 //! A block stays here until its ack is confirmed, so a block that is handed back is handed out again from here, in order,
 //! and a block that the server delivers again is known.
 
+mod damaged;
+
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
@@ -174,46 +176,11 @@ impl Shelf {
         self.make_ready(number, sequence);
     }
 
-    /// Keeps a message that cannot be read from being delivered for ever; `false` when it is kept already.
-    pub(super) fn put_damaged(&mut self, table: &TableRef, sequence: u64, reply: String, now: Instant) {
-        let number = self.number(table);
-        if let Some(table) = self.tables.get_mut(number as usize) {
-            table.damaged.insert(sequence);
-        }
-        let state = State::Damaged;
-        let held = Held { table: number, stored: None, reply, rows: 0, bytes: 0, attempt: 0, state };
-        self.held.insert(sequence, held);
-        add(&mut self.kept, 0, 0);
-        self.told.push_back((now, sequence));
-    }
-
     /// A block without rows, which nobody is handed: it only wants its ack.
     pub(super) fn put_acked(&mut self, sequence: u64, reply: String) {
         // Nobody asks for the table of what is acked.
         let (table, state) = (0, State::Acked);
         self.held.insert(sequence, Held { table, stored: None, reply, rows: 0, bytes: 0, attempt: 0, state });
-    }
-
-    /// A message that cannot be read lies with the dead letters: it only wants its ack.
-    pub(super) fn buried(&mut self, table: &TableRef, sequence: u64) {
-        let Some(held) = self.held.get_mut(&sequence).filter(|held| matches!(held.state, State::Damaged))
-        else {
-            return;
-        };
-        held.state = State::Acked;
-        take(&mut self.kept, 0, 0);
-        let number = self.number(table);
-        if let Some(table) = self.tables.get_mut(number as usize) {
-            table.damaged.remove(&sequence);
-        }
-    }
-
-    /// Forgets a message that cannot be read until it comes again; that there is one stays known.
-    pub(super) fn let_go(&mut self, sequence: u64) {
-        if self.held.get(&sequence).is_some_and(|held| matches!(held.state, State::Damaged)) {
-            self.held.remove(&sequence);
-            take(&mut self.kept, 0, 0);
-        }
     }
 
     /// Hands out the next block, if one may go out now.
@@ -353,11 +320,6 @@ impl Shelf {
         let Some(table) = self.table(table) else { return true };
         first > last
             || (table.open.range(first..=last).next().is_none() && !Self::has(&table.damaged, first, last))
-    }
-
-    /// Whether a block of the table between these cannot be read.
-    pub(super) fn is_damaged(&self, table: &TableRef, first: u64, last: u64) -> bool {
-        first <= last && self.table(table).is_some_and(|table| Self::has(&table.damaged, first, last))
     }
 
     fn has(set: &BTreeSet<u64>, first: u64, last: u64) -> bool {

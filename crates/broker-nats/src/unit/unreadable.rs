@@ -58,7 +58,7 @@ impl fmt::Display for Reason {
 }
 
 /// A message that is to be buried.
-pub(super) struct Found {
+pub(super) struct Burial {
     sequence: u64,
     reason: Reason,
     letter: DeadLetter,
@@ -106,7 +106,7 @@ impl UnreadableMessages {
 
 impl Unit {
     /// What is to be buried of a message that cannot be read; nothing if it stays in the queue.
-    pub(super) fn found(&self, table: TableRef, reason: Reason, message: Delivered) -> Option<Found> {
+    pub(super) fn burial_of(&self, table: TableRef, reason: Reason, message: Delivered) -> Option<Burial> {
         let (sequence, at) = (message.address.stream_sequence, message.address.time);
         let is_later = matches!(reason, Reason::Block(BlockError::Version(_)));
         if is_later || self.record.covers(&table, sequence) {
@@ -125,27 +125,19 @@ impl Unit {
             reason: reason.to_string(),
             line: message.payload,
         };
-        Some(Found { sequence, reason, letter })
+        Some(Burial { sequence, reason, letter })
     }
 
     /// Buries and acks. What does not get there is let go of: it is delivered again when its ack wait has passed.
-    pub(super) async fn bury(&self, found: impl Iterator<Item = Found>) {
-        let mut is_reached = true;
-        for Found { sequence, reason, letter } in found {
+    pub(super) async fn bury(&self, burials: impl Iterator<Item = Burial>) {
+        let (mut parked, mut failure) = (0_u64, None);
+        for Burial { sequence, reason, letter } in burials {
             let table = letter.table.clone();
-            if is_reached {
-                let buried = timeout(BURY_WAIT, self.units.letters.bury(vec![letter])).await;
-                let failed = buried.map_or_else(
-                    |_| Some("no answer in time".to_owned()),
-                    |buried| buried.err().map(|error| error.to_string()),
-                );
-                if let Some(error) = &failed {
-                    tracing::error!(unit = %self.id, sequence, %table, error, "a message that cannot be read could not be buried");
-                }
-                is_reached = failed.is_none();
+            if failure.is_none() {
+                failure = self.bury_one(letter).await.err();
             }
             let mut inner = lock(&self.inner);
-            if !is_reached {
+            if failure.is_some() {
                 inner.shelf.let_go(sequence);
                 continue;
             }
@@ -154,10 +146,25 @@ impl Unit {
             drop(inner);
             self.acked.notify_one();
             self.units.unreadable.add(&table, &reason, "parked");
-            tracing::warn!(
-                unit = %self.id, sequence, %table, %reason,
-                "a message that cannot be read became a dead letter: `wavehouse dlq ls` shows it"
-            );
+            // One line a pull, whoever floods the queue.
+            if parked == 0 {
+                tracing::warn!(
+                    unit = %self.id, sequence, %table, %reason,
+                    "messages that cannot be read become dead letters: `wavehouse dlq ls` shows them"
+                );
+            }
+            parked += 1;
         }
+        if let Some(error) = failure {
+            tracing::error!(unit = %self.id, error, "messages that cannot be read could not be buried, they come again");
+        }
+    }
+
+    async fn bury_one(&self, letter: DeadLetter) -> Result<(), String> {
+        let buried = timeout(BURY_WAIT, self.units.letters.bury(vec![letter])).await;
+        buried.map_or_else(
+            |_| Err("no answer in time".to_owned()),
+            |buried| buried.map_err(|error| error.to_string()),
+        )
     }
 }

@@ -103,16 +103,7 @@ pub(super) async fn run(args: &EndToEndArgs, key: Option<&str>) -> anyhow::Resul
     result.cost = cost;
     result.derive(plan.shape.row_bytes);
     let all_there = shown.last().map_or(begun.elapsed(), |point| point.at);
-    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-    {
-        result.more.insert("stored_rows_per_s".into(), stored as f64 / all_there.as_secs_f64());
-        result.more.insert("drain_s".into(), (all_there.as_secs_f64() - result.seconds).max(0.0));
-        result.more.insert("rows_stored".into(), stored as f64);
-        if let Some(inserts) = inserts {
-            result.more.insert("rows_per_insert".into(), stored as f64 / inserts as f64);
-            result.more.insert("inserts_per_s".into(), inserts as f64 / all_there.as_secs_f64());
-        }
-    }
+    result.more.extend(in_clickhouse(stored, inserts, all_there, result.seconds));
     if let Some(lag) = Latency::of(&lag(&accepted, &shown)) {
         result.more.insert("lag_p50_ms".into(), lag.p50_us / 1_000.0);
         result.more.insert("lag_p99_ms".into(), lag.p99_us / 1_000.0);
@@ -122,6 +113,27 @@ pub(super) async fn run(args: &EndToEndArgs, key: Option<&str>) -> anyhow::Resul
         bail!("{total} rows were accepted and ClickHouse holds {stored}");
     }
     Ok(())
+}
+
+/// What ClickHouse got: so many rows by so many inserts, all visible after this time, of which the load took some seconds.
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn in_clickhouse(
+    stored: u64,
+    inserts: Option<u64>,
+    all_there: Duration,
+    loaded_s: f64,
+) -> Vec<(String, f64)> {
+    let all_there_s = all_there.as_secs_f64();
+    let mut figures = vec![
+        ("stored_rows_per_s", stored as f64 / all_there_s),
+        ("drain_s", (all_there_s - loaded_s).max(0.0)),
+        ("rows_stored", stored as f64),
+    ];
+    if let Some(inserts) = inserts {
+        figures.push(("rows_per_insert", stored as f64 / inserts as f64));
+        figures.push(("inserts_per_s", inserts as f64 / all_there_s));
+    }
+    figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 async fn watch_accepted(live: Arc<Live>, begun: Instant, ended: CancellationToken) -> Vec<Point> {

@@ -78,7 +78,7 @@ pub(super) fn fsyncs_in(page: &str) -> Option<u64> {
 
 /// Inserts into ClickHouse that a metrics page counts, over all tables.
 pub(super) fn inserts_in(page: &str) -> Option<u64> {
-    counted(page, |name| name == "wavehouse_ingest_inserts_total")
+    counted(page, |name| name == "wavehouse_ingest_batches_total")
 }
 
 fn counted(page: &str, is_meant: impl Fn(&str) -> bool) -> Option<u64> {
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(fsyncs_in(page), Some(12));
         assert_eq!(fsyncs_in("other_total 4\n"), None);
         let page =
-            "wavehouse_ingest_inserts_total{table=\"a\"} 2\nwavehouse_ingest_inserts_total{table=\"b\"} 3\n";
+            "wavehouse_ingest_batches_total{table=\"a\"} 2\nwavehouse_ingest_batches_total{table=\"b\"} 3\n";
         assert_eq!(inserts_in(page), Some(5));
     }
 
