@@ -8,16 +8,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use wavehouse_broker_nats::{NatsBroker, Options};
-use wavehouse_nats::{ConnectOptions, Connection, JetStream};
+use wavehouse_nats::{CallError, ConnectOptions, Connection, JetStream};
 use wavehouse_testkit::{NATS_VERSION, NatsServer, wait_for};
 use wavehouse_topology::{
     ConsumerConfig, Desired, Permissions, StreamConfig, TopologyInput, TopologySpec, permissions,
 };
+
+/// What a server says that cannot make a stream's store.
+const STORE_NOT_MADE: u32 = 10_049;
 
 /// How long a fact is waited for.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
@@ -138,9 +140,19 @@ pub(crate) async fn provision(operator: &JetStream, spec: &TopologySpec) {
 }
 
 pub(crate) async fn make_stream(operator: &JetStream, config: &StreamConfig) {
-    let body = Bytes::from(serde_json::to_vec(config).expect("JSON"));
-    let made = operator.call::<Value>(&format!("STREAM.CREATE.{}", config.name), body).await;
-    made.expect("the stream is made");
+    try_stream(operator, &json!(config)).await.expect("the stream is made");
+}
+
+/// Makes a stream, if the server takes it. The files of one of that name that was removed a moment ago may still be going:
+/// then the server cannot make a store for it, and can soon after.
+pub(crate) async fn try_stream(operator: &JetStream, config: &Value) -> Result<Value, CallError> {
+    let verb = format!("STREAM.CREATE.{}", config["name"].as_str().expect("a name"));
+    wait_for("the files of a removed stream to be gone", LONG, async || {
+        let made = operator.call::<Value>(&verb, config.to_string().into()).await;
+        let is_going = made.as_ref().is_err_and(|error| error.code() == Some(STORE_NOT_MADE));
+        (!is_going).then_some(made)
+    })
+    .await
 }
 
 pub(crate) async fn make_durable(operator: &JetStream, stream: &str, config: &ConsumerConfig) {

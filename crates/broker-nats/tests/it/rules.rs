@@ -14,6 +14,7 @@ use wavehouse_topology::{
 };
 
 use self::cases::{Case, ELSEWHERE, Shows, durable_cases, history_cases, letter_cases, partition_cases};
+use crate::fixture::try_stream;
 use crate::stage::{Stage, config, input, spec};
 
 /// What is made: streams with their durables, in order, each as JetStream takes it.
@@ -49,8 +50,8 @@ impl World {
             gone.expect("it goes");
         }
         for (stream, durables) in &self.streams {
+            try_stream(&stage.operator, stream).await.map_err(|error| error.to_string())?;
             let name = stream["name"].as_str().expect("a name");
-            stage.call(&format!("STREAM.CREATE.{name}"), stream).await?;
             for durable in durables {
                 stage.try_durable(name, durable).await?;
             }

@@ -11,7 +11,7 @@ use wavehouse_core::{BLOCK_VERSION, TenantId, encode_block};
 use wavehouse_testkit::wait_for;
 use wavehouse_topology::TopologyInput;
 
-use crate::fixture::{LONG, Servers, input};
+use crate::fixture::{LONG, Servers, input, try_stream};
 use crate::publish::{rows, table};
 use crate::units::{AMPLE, next, send};
 
@@ -123,7 +123,7 @@ async fn what_cannot_be_buried_is_not_acked() {
     delivery.unwrap().expect("a block").ack();
     wait_for("the block's ack", LONG, async || unacked(&servers).await == 1).await;
     opened.control.release().await;
-    servers.call(&format!("STREAM.CREATE.{name}"), &config).await;
+    try_stream(&servers.operator, &config).await.expect("the stream is made anew");
     let opened = broker.open_unit(unit, AMPLE).await.unwrap();
     wait_for("its burial", LONG, async || unacked(&servers).await == 0).await;
     assert_eq!(letters(&broker).await.len(), 1);
