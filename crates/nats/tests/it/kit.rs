@@ -15,6 +15,9 @@ pub(crate) const LETTERS: &str = "WH_DLQ";
 pub(crate) const BUCKET: &str = "wh_coord";
 pub(crate) const GROUP: &str = "wavehouse";
 pub(crate) const SHARDS: u32 = 2;
+/// What a server says that cannot make a stream's store.
+const STORE_NOT_MADE: u32 = 10_049;
+
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 pub(crate) struct Kit {
@@ -188,10 +191,13 @@ async fn make_objects(operator: &JetStream) {
 pub(crate) async fn make_stream(operator: &JetStream, name: &str, mut config: Value) {
     config["name"] = name.into();
     config["storage"] = "file".into();
-    operator
-        .call::<Value>(&format!("STREAM.CREATE.{name}"), body(&config))
-        .await
-        .expect("the stream is made");
+    // Not while the files of one of that name are going that was removed a moment ago.
+    let made = wait_for("a store for the stream", LONG, async || {
+        let made = operator.call::<Value>(&format!("STREAM.CREATE.{name}"), body(&config)).await;
+        let is_going = made.as_ref().is_err_and(|error| error.code() == Some(STORE_NOT_MADE));
+        (!is_going).then_some(made)
+    });
+    made.await.expect("the stream is made");
 }
 
 /// A durable of the partition whose pin lapses after two seconds.
