@@ -40,6 +40,7 @@ soak: ## Kills the gateway and the engine a hundred times under load and counts 
 
 bench: ## Prints figures: ingest, end to end, and what they are held against
 	scripts/deps run
+	scripts/deps nats
 	cargo build --release $(PROGRAMS)
 	scripts/bench
 
