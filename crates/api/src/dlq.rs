@@ -108,10 +108,10 @@ struct Changed {
 }
 
 /// Letters that a request went through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Gone {
+#[derive(Default)]
+struct Counted {
     matched: u64,
-    /// Those of them that cannot be replayed.
+    /// Those of them that a replay leaves where they are.
     not_rows: u64,
 }
 
@@ -162,40 +162,38 @@ pub(crate) async fn list(shared: &Shared, query: &Query) -> Result<Response<Body
 enum Act {
     Replay,
     Drop,
-    /// Count only.
-    Nothing,
-}
-
-impl Act {
-    fn unless_dry(self, query: &Query) -> Self {
-        if query.is_on("dry_run") { Self::Nothing } else { self }
-    }
 }
 
 /// `POST /v1/ops/dlq/replay`: publishes the rows again, then removes their letters.
 pub(crate) async fn replay(shared: &Shared, query: &Query) -> Result<Response<Body>, ApiError> {
-    let act = Act::Replay.unless_dry(query);
-    let Gone { matched, not_rows } = each_step(shared, Wanted::of_one_table(shared, query)?, act).await?;
-    let replayed = Some(if act == Act::Replay { matched - not_rows } else { 0 });
+    let dry_run = query.is_on("dry_run");
+    let wanted = Wanted::of_one_table(shared, query)?;
+    let Counted { matched, not_rows } = each_step(shared, wanted, Act::Replay, dry_run).await?;
+    let replayed = Some(if dry_run { 0 } else { matched - not_rows });
     let not_rows = Some(not_rows).filter(|count| *count > 0);
-    serialized(&Changed { matched, replayed, not_rows, dropped: None, dry_run: act == Act::Nothing })
+    serialized(&Changed { matched, replayed, not_rows, dropped: None, dry_run })
 }
 
 /// `DELETE /v1/ops/dlq`: removes letters for good.
 pub(crate) async fn remove(shared: &Shared, query: &Query) -> Result<Response<Body>, ApiError> {
-    let act = Act::Drop.unless_dry(query);
-    let Gone { matched, .. } = each_step(shared, Wanted::of_one_table(shared, query)?, act).await?;
-    let dropped = Some(if act == Act::Drop { matched } else { 0 });
-    let dry_run = act == Act::Nothing;
+    let dry_run = query.is_on("dry_run");
+    let wanted = Wanted::of_one_table(shared, query)?;
+    let Counted { matched, .. } = each_step(shared, wanted, Act::Drop, dry_run).await?;
+    let dropped = Some(if dry_run { 0 } else { matched });
     serialized(&Changed { matched, replayed: None, not_rows: None, dropped, dry_run })
 }
 
-/// Goes through the letters that match now, a step at a time, and counts them. What is buried meanwhile is
-/// not among them, so rows that are refused again do not go round.
-async fn each_step(shared: &Shared, mut wanted: Wanted, act: Act) -> Result<Gone, ApiError> {
+/// Goes through the letters that match now, a step at a time, and counts them; a dry run does no more. What is buried
+/// meanwhile is not among them, so rows that are refused again do not go round.
+async fn each_step(
+    shared: &Shared,
+    mut wanted: Wanted,
+    act: Act,
+    dry_run: bool,
+) -> Result<Counted, ApiError> {
     let now = shared.clock.now();
     wanted.filter.until = Some(wanted.filter.until.map_or(now, |until| until.min(now)));
-    let (mut gone, mut after) = (Gone::default(), None);
+    let (mut counted, mut after) = (Counted::default(), None);
     loop {
         let page = shared.broker.letters(&wanted.filter, after.as_ref(), STEP).await;
         let page = page.map_err(|error| unreachable(&error))?;
@@ -205,12 +203,13 @@ async fn each_step(shared: &Shared, mut wanted: Wanted, act: Act) -> Result<Gone
             .map(|letter| LetterCursor { table: letter.table.table.clone(), position: letter.position });
         let mut letters: Vec<DeadLetter> =
             page.letters.into_iter().filter(|letter| wanted.takes(letter)).collect();
-        gone.matched += letters.len() as u64;
-        gone.not_rows += letters.iter().filter(|letter| !is_row(letter)).count() as u64;
+        counted.matched += letters.len() as u64;
         if act == Act::Replay {
+            let all = letters.len();
             letters.retain(is_row);
+            counted.not_rows += (all - letters.len()) as u64;
         }
-        if let Some(first) = letters.first().filter(|_| act != Act::Nothing) {
+        if let Some(first) = letters.first().filter(|_| !dry_run) {
             if act == Act::Replay {
                 publish(shared, &letters).await?;
             }
@@ -219,7 +218,7 @@ async fn each_step(shared: &Shared, mut wanted: Wanted, act: Act) -> Result<Gone
             dropped.map_err(|error| unreachable(&error))?;
         }
         if !page.more {
-            return Ok(gone);
+            return Ok(counted);
         }
     }
 }

@@ -42,7 +42,6 @@ pub struct NatsBroker {
     letters: Letters,
     sharing: Arc<Sharing>,
     units: Arc<Units>,
-    unreadable: Arc<UnreadableMessages>,
     limits: Mutex<HashMap<TenantId, TenantLimits>>,
     health: Arc<watch::Sender<BrokerHealth>>,
     /// They end with the broker.
@@ -68,8 +67,7 @@ impl NatsBroker {
         let history = History::new(shared.jetstream.clone(), Arc::clone(&spec), shared.closed.clone());
         let letters = Letters::new(shared.jetstream.clone(), spec, shared.topology_ok.clone());
         let sharing = Sharing::new(Arc::clone(&shared), fence_by(Arc::clone(&shared)));
-        let unreadable = Arc::<UnreadableMessages>::default();
-        let units = Units::new(letters.clone(), Arc::clone(&unreadable));
+        let units = Units::new(letters.clone());
         Ok(Arc::new(Self {
             shared,
             publisher,
@@ -77,7 +75,6 @@ impl NatsBroker {
             letters,
             sharing: Arc::new(sharing),
             units: Arc::new(units),
-            unreadable,
             limits: Mutex::default(),
             health,
             _watchers: watchers,
@@ -106,7 +103,7 @@ impl NatsBroker {
     /// How many messages of the units that were open here could not be read.
     #[must_use]
     pub fn unreadable(&self) -> Arc<UnreadableMessages> {
-        Arc::clone(&self.unreadable)
+        self.units.unreadable()
     }
 }
 

@@ -120,7 +120,7 @@ impl Record {
         self.flush(version).await
     }
 
-    /// Whether a cut of the table that is recorded, or was when the unit was opened, reaches over a sequence.
+    /// Whether the table's recorded cut reaches over a sequence.
     pub(crate) fn covers(&self, table: &TableRef, sequence: u64) -> bool {
         let wanted = lock(&self.wanted);
         wanted.cuts.get(table).is_some_and(|cut| (cut.first.0..=cut.last.0).contains(&sequence))

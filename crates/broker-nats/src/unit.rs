@@ -58,8 +58,13 @@ pub(crate) struct Units {
 }
 
 impl Units {
-    pub(crate) fn new(letters: Letters, unreadable: Arc<UnreadableMessages>) -> Self {
-        Self { open: Mutex::default(), letters, unreadable }
+    pub(crate) fn new(letters: Letters) -> Self {
+        Self { open: Mutex::default(), letters, unreadable: Arc::default() }
+    }
+
+    /// How many messages could not be read.
+    pub(crate) fn unreadable(&self) -> Arc<UnreadableMessages> {
+        Arc::clone(&self.unreadable)
     }
 
     /// Opens a unit.

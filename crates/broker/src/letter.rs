@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use wavehouse_core::{Position, TableName, TableRef, TenantId, Timestamp};
 
-/// One row that ClickHouse refuses. Its identity is its table and position.
+/// One row that ClickHouse refuses, or a stored message that is no rows. Its identity is its table and position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
     /// Where the row was going.
@@ -20,7 +20,7 @@ pub struct DeadLetter {
     pub code: Option<u32>,
     /// Why, in ClickHouse's words.
     pub reason: String,
-    /// The row: one JSONEachRow line without its `\n`.
+    /// The row: one JSONEachRow line without its `\n`; of a message that could not be read, its bytes.
     pub line: Bytes,
 }
 

@@ -1,8 +1,9 @@
 //! Messages that cannot be read: whoever published them, they go to the dead letters as they came, and are acked once they
 //! are there. So they neither come for ever nor fill the durable.
 //!
-//! Two kinds stay in the queue instead. A block of a later version waits for a process that reads it. One within a batch
-//! that is recorded waits until the unit is opened again: were it acked, the whole batch would be taken for stored.
+//! Two kinds stay in the queue instead. A block of a later version waits for a process that reads it. One within a recorded
+//! batch waits until a later batch of its table is recorded and the unit is opened anew: were it acked before, the whole
+//! batch would be taken for stored.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -15,10 +15,8 @@ use wavehouse_topology::{TopologyInput, permissions};
 
 use crate::fixture::{accounts, input, operator, options, provision};
 use crate::publish::{publish, rows, table};
-use crate::three::{all_current, leader};
+use crate::three::{LONG, all_current, leader};
 
-/// An election, a server that catches up, and what is behind it.
-const LONG: Duration = Duration::from_secs(60);
 const EPOCH: HistoryStart = HistoryStart::Since(Timestamp(0));
 
 /// Publishes blocks of a table until it is told to stop, and gives back the sequences of those that were taken.

@@ -18,7 +18,7 @@ use crate::publish::{publish, rows};
 use crate::workers::{ClickHouse, Process, Publisher, all_read, landed, landed_but_for, split, tables};
 
 /// An election, and a server that catches up.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Waits until a server that was started again has all that the others have.
 pub(crate) async fn all_current(cluster: &NatsCluster, spec: &TopologySpec, asked: usize) {

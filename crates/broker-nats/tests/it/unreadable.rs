@@ -5,15 +5,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::json;
 use tokio::time::timeout;
-use wavehouse_broker::{Broker, DeadLetter, LetterFilter};
+use wavehouse_broker::{Broker, Cut, DeadLetter, LetterFilter};
 use wavehouse_broker_nats::{NatsBroker, UnreadableCount};
-use wavehouse_core::{BLOCK_VERSION, TenantId, encode_block};
+use wavehouse_core::{BLOCK_VERSION, Sequence, TenantId, encode_block};
 use wavehouse_testkit::wait_for;
 use wavehouse_topology::TopologyInput;
 
 use crate::fixture::{LONG, Servers, input, try_stream};
 use crate::publish::{rows, table};
-use crate::units::{AMPLE, next, send};
+use crate::units::{AMPLE, cut_of, next, send};
 
 async fn one_unit() -> Servers {
     Servers::start_with(TopologyInput { partitions: 1, shards: 1, ..input() }, "").await
@@ -35,7 +35,7 @@ async fn letters(broker: &NatsBroker) -> Vec<DeadLetter> {
     broker.letters(&filter, None, 100).await.expect("letters").letters
 }
 
-/// Blocks of the only unit that are delivered and not acked.
+/// Messages of the only unit that are not acked.
 async fn unacked(servers: &Servers) -> u64 {
     let info = servers.operator.consumer_info("WH_INGEST_0", "wh-ingest-0").await.unwrap();
     info.num_pending + info.num_ack_pending
@@ -105,6 +105,45 @@ async fn a_block_of_a_later_version_waits_for_a_process_that_reads_it() {
     assert_eq!(letters(&broker).await, []);
     let counts = broker.unreadable().counts();
     assert!(counts.iter().all(|(count, _)| count.disposition == "kept") && counts.len() == 1, "{counts:?}");
+    broker.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_lies_within_a_recorded_batch_is_buried_after_the_next_one() {
+    let servers = one_unit().await;
+    let broker = servers.open().await;
+    let (t, unit) = (table("t"), broker.units()[0]);
+    let mut opened = broker.open_unit(unit, AMPLE).await.unwrap();
+    send(&broker, &t, 0..1).await;
+    let first = next(&mut opened).await;
+    let cut = Cut { last: Sequence(3), blocks: 2, ..cut_of(&first) };
+    opened.control.record_cut(cut.clone()).await.unwrap();
+    put(&servers, "wh.ingest.0.0.0.t", &b"no block"[..]).await;
+    send(&broker, &t, 1..2).await;
+    let third = next(&mut opened).await;
+    assert!(opened.control.damaged(&t, first.sequence(), third.sequence()), "the batch cannot be whole");
+    first.ack();
+    third.ack();
+    opened.control.release().await;
+    assert_eq!((unacked(&servers).await, letters(&broker).await), (1, Vec::new()), "it is kept");
+
+    let mut opened = broker.open_unit(unit, AMPLE).await.unwrap();
+    assert_eq!(opened.cuts, [cut]);
+    send(&broker, &t, 2..3).await;
+    let fourth = next(&mut opened).await;
+    assert!(
+        opened.control.damaged(&t, Sequence(1), Sequence(3)),
+        "it was not acked as a part of what is stored"
+    );
+    opened.control.record_cut(cut_of(&fourth)).await.unwrap();
+    fourth.ack();
+    opened.control.release().await;
+    assert_eq!((unacked(&servers).await, letters(&broker).await), (1, Vec::new()), "still");
+
+    let opened = broker.open_unit(unit, AMPLE).await.unwrap();
+    wait_for("its burial", LONG, async || unacked(&servers).await == 0).await;
+    assert_eq!(letters(&broker).await.len(), 1);
+    opened.control.release().await;
     broker.close().await.unwrap();
 }
 

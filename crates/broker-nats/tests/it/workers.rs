@@ -245,10 +245,10 @@ pub(crate) async fn landed_but_for(clickhouse: &ClickHouse, sent: &[(TableRef, u
     .await;
     clickhouse.tables(|all| {
         for (table, each, doubtful) in sent {
-            let (mut seen, mut again) = (BTreeSet::new(), BTreeSet::new());
-            let (again_or_first, firsts): (Vec<u64>, Vec<u64>) =
+            let mut seen = BTreeSet::new();
+            let (twice, firsts): (Vec<u64>, Vec<u64>) =
                 all.stored[table].iter().partition(|row| !seen.insert(**row));
-            again.extend(again_or_first.iter().map(|row| row - row % 10));
+            let again: BTreeSet<u64> = twice.iter().map(|row| row - row % 10).collect();
             assert!(firsts.iter().copied().eq(0..*each), "{table}: out of order");
             assert!(again.is_subset(doubtful), "{table}: {again:?} twice, sent again were {doubtful:?}");
         }

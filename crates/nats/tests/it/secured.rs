@@ -75,7 +75,7 @@ async fn a_credentials_file_proves_who_we_are_and_what_we_may() {
         let options = ConnectOptions {
             urls: vec![server.url()],
             creds_file: Some(file),
-            record_refusals_of: vec!["b.".to_owned()],
+            record_refusals_of: vec!["a.".to_owned(), "b.".to_owned()],
             ..ConnectOptions::default()
         };
         Connection::open(&options).await.expect("good options")

@@ -86,6 +86,10 @@ async fn case_41_a_request_that_is_refused_is_seen_at_once() {
     reads_all(&ingest).await;
     assert_eq!(metric(&ingest, "wavehouse_mq_topology_ok").await, Some(1.0));
     assert_eq!(metric(&ingest, "wavehouse_mq_connected").await, Some(1.0));
+    wait_for("a look at the history", SOON, async || {
+        metric(&ingest, "wavehouse_mq_history_behind_seconds").await == Some(0.0)
+    })
+    .await;
     servers.restrict("CONSUMER.MSG.NEXT.*.wh-ingest-3").await;
     ingest.wait_status("/readyz", 503).await;
     assert_eq!(metric(&ingest, "wavehouse_mq_topology_ok").await, Some(0.0));
